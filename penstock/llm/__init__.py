@@ -1,0 +1,1 @@
+"""Filling a profile's fields from a text."""

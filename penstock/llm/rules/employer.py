@@ -1,0 +1,118 @@
+"""Who hires, and where."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from penstock.llm.extractor import Question
+from penstock.llm.rules.facts import text_fact
+from penstock.llm.rules.layout import Part, Reading
+from penstock.llm.rules.roles import names_a_role
+
+_LABEL_CHARS = 32
+_LABELLED_LINES = 60
+_HEAD_LINES = 8
+_NAME = r"[A-Z][\w&.’'-]*(?:\s+(?:[A-Z&][\w&.’'-]*|of|and|the)){0,4}"
+_HIRES = re.compile(
+    rf"(?P<name>{_NAME}),?\s+(?:is|are)\s+(?:currently\s+|now\s+)?"
+    r"(?:looking for|hiring|seeking|searching|recruiting|growing|expanding|an?\s|the\s)"
+    rf"|\b(?:[Jj]oin|[Aa]t)\s+(?P<joined>{_NAME}?)(?:,|\s+as\b|\s+we\b|'s|’s|\s+and\b|\.)"
+)
+_SUFFIXED = re.compile(
+    rf"(?:{_NAME}\s+)?(?:[A-Z][\w&.’'-]*)\s*,?\s(?:Inc|LLC|Ltd|GmbH|Corp|AG|PLC|plc|SE|Limited|BV"
+    r"|Corporation|Group|Company|Co|S\.A|Labs|Partners|Hospital|Bank|Studios?|Technologies|Systems)\b\.?"
+)
+_NO_COMPANY = re.compile(
+    r"(?:we|our|the|this|you|us|it|they|i|there|he|she|who|what|role|position|job|team|remote|"
+    r"candidate|ideal|successful|salary|work|here|apply|about|location|experience|must|please|"
+    r"today|least|times|benefits|all|your|a|an|if|as|in|what)\b",
+    re.IGNORECASE,
+)
+_PLACE = re.compile(
+    r"(?:[A-Z][\w.’'-]+(?:[ -][A-Z][\w.’'-]+){0,2}),\s(?:[A-Z]{2}\b(?:,\s(?:USA?|Canada))?|UK|USA|U\.S\.|"
+    r"Germany|France|Spain|Italy|Netherlands|Ireland|England|Scotland|Canada|Australia|India|Poland|"
+    r"Portugal|Switzerland|Austria|Sweden|Norway|Denmark|Finland|Belgium|Singapore|Japan|Brazil|"
+    r"Mexico|United Kingdom|United States|Czech Republic|New Zealand|South Africa|Ontario|Texas|"
+    r"California|Ohio|Florida|New York|Oregon|Washington|Colorado|Illinois|Minnesota)"
+)
+_BASED = re.compile(
+    r"\b(?:[Bb]ased in|[Ll]ocated in|[Oo]n-?site in|office in|offices? in|headquartered in)\s+"
+    r"(?:downtown\s+|central\s+)?(?P<place>[A-Z][\w’'-]+(?:[ -][A-Z][\w’'-]+)*(?:,\s[A-Z][\w]+)?)"
+)
+_REMOTE = re.compile(
+    r"\b(?:fully remote|100% remote|remote[ -]first|remote (?:position|role|job)|work from home"
+    r"|remote within|\(remote\)|remote)\b",
+    re.IGNORECASE,
+)
+_PIECES = re.compile(r"\s*[|•·;\t]\s*|\s{2,}|\s+[–—-]\s+|\s+(?:at|@)\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A value and how well it is supported, 0 to 1."""
+
+    value: str | None
+    support: float
+
+
+def read_labels(reading: Reading) -> dict[str, str]:
+    """Facts written as "Label: value", also with the value on the next line."""
+    labels: dict[str, str] = {}
+    lines = reading.lines[:_LABELLED_LINES]
+    for line, following in zip(lines, (*lines[1:], None), strict=False):
+        label, colon, value = line.text.partition(":")
+        if not colon or len(label) > _LABEL_CHARS:
+            continue
+        value = value.strip(" *_") or (following.text if following else "")
+        if value and len(value) <= 120:
+            labels.setdefault(label.strip(" *_#").lower(), value)
+    return labels
+
+
+def find_company(question: Question, reading: Reading, labels: dict[str, str]) -> Found:
+    """The employer, from the source's facts, a label, a heading or a sentence."""
+    if fact := text_fact(question.metadata, "company"):
+        return Found(fact, 1.0)
+    for name in ("company", "employer", "organization", "organisation", "hiring company"):
+        if name in labels:
+            return Found(labels[name], 0.95)
+    for name, support in _company_hints(question, reading):
+        tidy = name.strip(" ,.*’'")
+        if tidy and not _NO_COMPANY.match(tidy):
+            return Found(tidy, support)
+    return Found(None, 0.0)
+
+
+def find_location(question: Question, reading: Reading, labels: dict[str, str]) -> Found:
+    """The place of work, from the source's facts, a label, the head or a sentence."""
+    if fact := text_fact(question.metadata, "location"):
+        return Found(fact, 1.0)
+    for name in ("location", "office location", "work location", "office", "where", "standort"):
+        if name in labels:
+            return Found(labels[name], 0.95)
+    head = "\n".join(line.text for line in reading.lines[:_HEAD_LINES])
+    for text, support in ((head, 0.85), (reading.text, 0.6)):
+        if place := _PLACE.search(text):
+            return Found(place[0], support)
+        if based := _BASED.search(text):
+            return Found(based["place"], support)
+        if _REMOTE.search(text):
+            return Found("Remote", support)
+    return Found(None, 0.0)
+
+
+def _company_hints(question: Question, reading: Reading) -> Iterator[tuple[str, float]]:
+    for line in reading.lines:
+        if line.heading and line.part is Part.COMPANY and line.text.startswith("About "):
+            yield line.text.removeprefix("About "), 0.9
+    head = [question.title or "", *(line.text for line in reading.lines[:4])]
+    for text in head:
+        for piece in _PIECES.split(text):
+            if (found := _SUFFIXED.fullmatch(piece.strip())) and not names_a_role(piece):
+                yield found[0], 0.85
+    for match in _HIRES.finditer(reading.text):
+        yield match["name"] or match["joined"], 0.7
+    for text in head:
+        role, _, company = text.partition(" at ")
+        if company and names_a_role(role):
+            yield _PIECES.split(company)[0].partition(",")[0], 0.8

@@ -1,0 +1,144 @@
+"""A text as lines that know which part of the document they stand in."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache, cached_property
+from typing import NamedTuple
+
+from penstock.llm.rules.phrases import lower_in_place
+from penstock.llm.rules.vocabulary import read_table
+
+_MAX_HEADING_CHARS = 48
+_BULLET = re.compile(r"#+\s+|[-*•·▪●◦‣–—»■✓>]+\s+|\(?\d{1,2}[.)]\s+|[•▪●◦‣■✓]")
+_HEADING_MARKS = "#*_=~:-–—•· \t[]|"
+
+
+class Part(StrEnum):
+    """What a stretch of lines is about, as its heading says."""
+
+    HEAD = "head"
+    SUMMARY = "summary"
+    SKILLS = "skills"
+    EXPERIENCE = "experience"
+    EDUCATION = "education"
+    CERTIFICATIONS = "certifications"
+    REQUIREMENTS = "requirements"
+    DUTIES = "duties"
+    COMPANY = "company"
+    OFFER = "offer"
+    OTHER = "other"
+
+
+# "Languages: Python" or "Role: Engineer" states a fact; only on their own do they open a part.
+_ONLY_ALONE = frozenset(
+    {"languages", "projects", "role", "salary", "pay", "contact", "jobs", "career", "description"}
+    | {"profile", "essential", "preferred", "experience"}
+)
+
+
+class Line(NamedTuple):
+    """One line without its bullet, and where its own words start in the text."""
+
+    text: str
+    start: int
+    part: Part
+    bullet: bool = False
+    heading: bool = False
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A text that was looked at once, for all who look for something in it."""
+
+    text: str
+
+    @cached_property
+    def lowered(self) -> str:
+        return lower_in_place(self.text)
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """The lines that hold something."""
+        return tuple(_read_lines(self.text))
+
+    @cached_property
+    def parts(self) -> frozenset[Part]:
+        """The parts that a heading announces."""
+        return frozenset(line.part for line in self.lines) - {Part.HEAD}
+
+    def within(self, *parts: Part) -> list[Line]:
+        """The lines of these parts, without their headings."""
+        return [line for line in self.lines if line.part in parts and not line.heading]
+
+    def spans(self, *parts: Part) -> list[tuple[int, int]]:
+        """The stretches of the text that the lines of these parts cover."""
+        covered: list[tuple[int, int]] = []
+        inside = False
+        for line in self.lines:
+            if line.part in parts:
+                start = covered.pop()[0] if inside else line.start
+                covered.append((start, line.start + len(line.text)))
+            inside = line.part in parts
+        return covered
+
+
+def read_text(text: str) -> Reading:
+    """The text with one kind of line end and one kind of space."""
+    return Reading(text.replace("\r\n", "\n").replace("\r", "\n").replace("\u00a0", " "))
+
+
+def _read_lines(text: str) -> Iterator[Line]:
+    part, position, resumed = Part.HEAD, 0, None
+    for raw in text.split("\n"):
+        stripped = raw.strip()
+        if stripped:
+            line = _read_line(stripped, position + raw.index(stripped[0]), part)
+            if line.part is not part:
+                resumed = None if line.heading else part
+                part = line.part
+            if line.text:
+                yield line
+        elif resumed is not None:
+            # "Skills: Python, SQL" opens a part only up to the next empty line.
+            part, resumed = resumed, None
+        position += len(raw) + 1
+
+
+def _read_line(stripped: str, start: int, part: Part) -> Line:
+    opened = _opened_part(stripped)
+    if opened:
+        return Line(stripped.strip(_HEADING_MARKS), start, opened, heading=True)
+    mark = _BULLET.match(stripped)
+    skipped = mark.end() if mark else 0
+    bullet = mark is not None and stripped[0] != "#"
+    body = stripped[skipped:]
+    label, colon, rest = body[:_MAX_HEADING_CHARS].partition(":")
+    if colon and rest and not bullet:
+        key = _heading_key(label)
+        labelled = None if key in _ONLY_ALONE else _part_of().get(key)
+        if labelled:
+            skipped += len(label) + 1
+            return Line(stripped[skipped:].strip(), start + skipped, labelled)
+    return Line(body, start + skipped, part, bullet)
+
+
+def _opened_part(stripped: str) -> Part | None:
+    if len(stripped) > _MAX_HEADING_CHARS:
+        return None
+    key = _heading_key(stripped)
+    part = _part_of().get(key)
+    if part is None and key.startswith("about ") and "About " in stripped:
+        return Part.COMPANY
+    return part
+
+
+@cache
+def _part_of() -> dict[str, Part]:
+    table = read_table("headings")
+    return {heading: Part(part) for part, headings in table.items() for heading in headings}
+
+
+def _heading_key(heading: str) -> str:
+    return " ".join(heading.strip(_HEADING_MARKS + "?!.").replace("’", "'").lower().split())

@@ -1,0 +1,73 @@
+"""Finding many known phrases in one pass over a text."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+Trie = dict[str, "Trie"]
+_END = ""
+_ASCII_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+
+
+class Hit(NamedTuple):
+    """A known phrase at its place in the text."""
+
+    name: str
+    start: int
+    end: int
+
+
+class PhraseTable:
+    """Phrases in lower case, each with the name it stands for."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = {_normalise(phrase): name for phrase, name in names.items()}
+        # Words of an address (me@python.org) and parts of other words are no mention.
+        self._pattern = re.compile(
+            rf"(?<![\w@.+#-]){_alternation(self._names)}(?![\w@+#]|\.\w)", re.ASCII
+        )
+
+    def find(self, lowered: str) -> Iterator[Hit]:
+        """Every mention in a text in lower case, in order, the longest phrase at each place."""
+        for match in self._pattern.finditer(lowered):
+            phrase = match[0]
+            name = self._names.get(phrase) or self._names[_normalise(phrase)]
+            yield Hit(name, *match.span())
+
+    def mentions_any(self, lowered: str) -> bool:
+        """Whether any of the phrases occurs."""
+        return self._pattern.search(lowered) is not None
+
+
+def lower_in_place(text: str) -> str:
+    """Lower case, with every character at the position it had."""
+    lowered = text.lower()
+    # A few letters (İ) become two; lowering never shortens, so equal lengths mean aligned.
+    return lowered if len(lowered) == len(text) else text.translate(_ASCII_LOWER)
+
+
+def _normalise(phrase: str) -> str:
+    return " ".join(phrase.replace("-", " ").split())
+
+
+def _alternation(phrases: Iterable[str]) -> str:
+    """A pattern shaped as a trie: far fewer branches are tried than one per phrase."""
+    root: Trie = {}
+    for phrase in phrases:
+        node = root
+        for char in phrase:
+            node = node.setdefault(char, {})
+        node[_END] = {}
+    return _pattern_of(root)
+
+
+def _pattern_of(node: Trie) -> str:
+    branches = [
+        (r"[\s-]+" if char == " " else re.escape(char)) + _pattern_of(child)
+        for char, child in sorted(node.items())
+        if char != _END
+    ]
+    if not branches:
+        return ""
+    inner = f"(?:{'|'.join(branches)})"
+    return f"{inner}?" if _END in node else inner

@@ -1,0 +1,109 @@
+"""The end of a document's way: its change marks, and its line in the run."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from penstock.documents import Stage
+from penstock.events.record import Event, EventStage, record
+from penstock.pipeline.batches import update_nodes
+from penstock.runs.vocabulary import DocumentStatus
+from penstock.store.database import Tx
+from penstock.store.schema import nodes, run_documents
+from penstock.work.items import Verdict, WorkItem
+
+MARKS = ("content_hash", "simhash", "etag", "last_modified")
+# How the payload carries an earlier stage's failure to the stage that closes the document.
+FAILED = "failed"
+
+_EVENT_STAGE: dict[Stage, EventStage] = {
+    Stage.TEXT: "TXT",
+    Stage.EXTRACT: "LLM",
+    Stage.EMBED: "EMB",
+}
+_DEAD_COLUMNS = {
+    Stage.TEXT: ("extraction_status", "extraction_error"),
+    Stage.EXTRACT: ("extraction_status", "extraction_error"),
+    Stage.EMBED: ("embedding_status", "embedding_error"),
+}
+
+
+def close_documents(tx: Tx, items: Sequence[WorkItem]) -> None:
+    """These went all the way: commit their marks, unless an earlier stage failed."""
+    _commit_marks(tx, [item for item in items if FAILED not in item.payload])
+    _update_run_documents(tx, [(item, item.payload.get(FAILED)) for item in items])
+
+
+def bury(tx: Tx, verdicts: Sequence[Verdict]) -> None:
+    """Write the end of dead items to their nodes. Their old fields and marks stay."""
+    for verdict in verdicts:
+        status, error = _DEAD_COLUMNS[verdict.item.stage]
+        values = {status: "failed", error: verdict.fault.message, "updated_at": tx.now}
+        tx.execute(sa.update(nodes).where(nodes.c.id == verdict.item.node_id).values(values))
+    record(tx, *[_dead_event(verdict) for verdict in verdicts])
+
+
+def close_failed(tx: Tx, verdicts: Sequence[Verdict]) -> None:
+    """Nothing follows these: their documents in the run are errors."""
+    _update_run_documents(tx, [(verdict.item, failure_of(verdict)) for verdict in verdicts])
+
+
+def failure_of(verdict: Verdict) -> dict[str, str]:
+    return {"error_class": verdict.fault.kind, "message": verdict.fault.message}
+
+
+def _commit_marks(tx: Tx, items: Sequence[WorkItem]) -> None:
+    rows = [
+        {"b_id": item.node_id} | {f"b_{mark}": item.payload.get(mark) for mark in MARKS}
+        for item in items
+        if "content_hash" in item.payload
+    ]
+    update_nodes(tx, rows)
+
+
+def _update_run_documents(
+    tx: Tx, closed: Sequence[tuple[WorkItem, dict[str, str] | None]]
+) -> None:
+    rows = [_run_document(tx, item, failure) for item, failure in closed if item.run_id is not None]
+    if not rows:
+        return
+    c = run_documents.c
+    update = (
+        sa.update(run_documents)
+        .where(c.run_id == sa.bindparam("b_run"), c.external_id == sa.bindparam("b_external"))
+        .where(c.status == DocumentStatus.PENDING)
+        .values(
+            status=sa.bindparam("b_status"),
+            error_class=sa.bindparam("b_class"),
+            # A note made on the way in ("duplicate of …") stays unless an error replaces it.
+            reason=sa.func.coalesce(sa.bindparam("b_reason", type_=sa.Text), c.reason),
+            updated_at=sa.bindparam("b_now"),
+        )
+    )
+    tx.execute(update, rows)
+
+
+def _run_document(tx: Tx, item: WorkItem, failure: dict[str, str] | None) -> dict[str, Any]:
+    failed = failure or {}
+    return {
+        "b_run": item.run_id,
+        "b_external": item.payload["external_id"],
+        "b_status": DocumentStatus.ERROR if failure else DocumentStatus.READY,
+        "b_class": failed.get("error_class"),
+        "b_reason": failed.get("message"),
+        "b_now": tx.now,
+    }
+
+
+def _dead_event(verdict: Verdict) -> Event:
+    item = verdict.item
+    name = item.payload.get("external_id", item.node_id)
+    return Event(
+        item.tenant_id,
+        _EVENT_STAGE[item.stage],
+        f"{name}: {verdict.fault.kind}: {verdict.fault.message}",
+        level="ERROR",
+        run_id=item.run_id,
+        node_id=item.node_id,
+    )

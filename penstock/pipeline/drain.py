@@ -1,0 +1,121 @@
+"""Claims batch after batch and processes them, in a few lanes side by side, until told to end."""
+
+import contextvars
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+
+from penstock.errors import PenstockError
+from penstock.pipeline.processor import Processor
+from penstock.store.database import Database
+from penstock.store.schema import ACTIVE_ITEM, WAITING_ITEM, work_items
+from penstock.work.heart import Heart
+from penstock.work.items import Claim
+from penstock.work.queue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Drain:
+    """Several lanes keep the parsers busy while one of them writes to the database."""
+
+    database: Database
+    queue: WorkQueue
+    processor: Processor
+    heart: Heart
+    batch_size: int
+    lanes: int
+    poll_seconds: float
+    run_id: int | None = None
+    on_idle: Callable[[], None] = lambda: None
+    _failed: list[BaseException] = field(default_factory=list)
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def run(self, is_over: Callable[[], bool]) -> None:
+        """Work until nothing is left and `is_over` says that nothing will come.
+
+        The first error of a lane stops all of them and is raised here; what they held is given
+        back.
+        """
+        with ThreadPoolExecutor(self.lanes, thread_name_prefix="penstock-lane") as pool:
+            # Each lane sees the caller's context: Prefect finds its flow run through it.
+            for _ in range(self.lanes):
+                pool.submit(contextvars.copy_context().run, self._work, is_over)
+        if self._failed:
+            raise self._failed[0]
+
+    def stop(self) -> None:
+        """Let the lanes end after the batches they hold."""
+        self._stopping.set()
+        self.wake()
+
+    def wake(self) -> None:
+        """Something may have become due: look now rather than at the next poll."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def _work(self, is_over: Callable[[], bool]) -> None:
+        try:
+            while not self._stopping.is_set():
+                if self._do_one_batch():
+                    continue
+                # Asked first: what is recorded before the answer is found by the count after it.
+                nothing_will_come = is_over()
+                if nothing_will_come and not self._anything_left():
+                    return
+                self._wait()
+        except BaseException as error:
+            self._failed.append(error)
+            self._stopping.set()
+        finally:
+            self.wake()
+
+    def _do_one_batch(self) -> bool:
+        with self.database.write() as tx:
+            claim = self.queue.claim(
+                tx,
+                self.heart.owner,
+                stages=self.processor.stages,
+                limit=self.batch_size,
+                run_id=self.run_id,
+            )
+        if not claim:
+            return False
+        try:
+            self.processor.process(claim)
+        except BaseException:
+            self._give_back(claim)
+            raise
+        self.heart.completed += len(claim.items)
+        self.wake()
+        return True
+
+    def _give_back(self, claim: Claim) -> None:
+        try:
+            self.processor.give_back(claim)
+        except PenstockError as error:
+            log.warning("could not give items back, their lease will run out: %s", error)
+
+    def _anything_left(self) -> bool:
+        """Whether this drain has more to wait for: retries, and for a run other workers' items."""
+        left = sa.select(sa.literal(1)).limit(1)
+        if self.run_id is not None:
+            left = left.where(ACTIVE_ITEM, work_items.c.run_id == self.run_id)
+        else:
+            left = left.where(WAITING_ITEM, work_items.c.stage.in_(self.processor.stages))
+        with self.database.read() as tx:
+            return tx.execute(left).first() is not None
+
+    def _wait(self) -> None:
+        self.on_idle()
+        with self._changed:
+            if not self._stopping.is_set():
+                self._changed.wait(self.poll_seconds)
+
+

@@ -1,0 +1,173 @@
+"""Stage `embed`: the last one. What it completes is closed in the run."""
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from penstock.llm.profiles import profile_for, profile_named
+from penstock.pipeline.batches import Line, compute, split_faults, update_nodes
+from penstock.pipeline.closing import bury, close_documents, close_failed
+from penstock.store.database import Tx
+from penstock.store.schema import embeddings, nodes, texts
+from penstock.work.items import Claim, Outcome, WorkItem
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """One document as it would be embedded."""
+
+    item: WorkItem
+    seq: int
+    text: str
+    hash: str
+    embedded_before: bool
+    unchanged: bool
+
+
+def process_embed(line: Line, claim: Claim, *, identity: str, window_chars: int) -> Claim:
+    """Embed these documents and close them; nothing follows."""
+    with line.database.write() as tx:
+        line.queue.start(tx, claim, claim.items)
+        subjects = _load_subjects(tx, line, claim.items, identity, window_chars)
+    to_embed = [s for s in subjects if s.text.strip() and not s.unchanged]
+    keys = [f"{s.item.tenant_id}:{s.hash}" for s in to_embed]
+    vectors = compute(line.steps.embed, keys, [s.text for s in to_embed])
+    good, bad = split_faults([s.item for s in to_embed], vectors)
+    _Commit(line, claim, identity).write(subjects, dict_by_item(good), bad)
+    return replace(claim, items=())
+
+
+def dict_by_item(pairs: Sequence[tuple[WorkItem, bytes]]) -> dict[int, bytes]:
+    return {item.id: vector for item, vector in pairs}
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """Writes the vectors of one batch, and the ends of its documents, in one transaction."""
+
+    line: Line
+    claim: Claim
+    identity: str
+
+    def write(
+        self, subjects: Sequence[_Subject], vectors: Mapping[int, bytes], bad: Sequence[Any]
+    ) -> None:
+        by_item = {subject.item.id: subject for subject in subjects}
+        done = [s.item for s in subjects if s.item.id in vectors]
+        unchanged = [s.item for s in subjects if s.unchanged]
+        empty = [s.item for s in subjects if not s.unchanged and not s.text.strip()]
+        queue = self.line.queue
+        with self.line.database.write() as tx:
+            ours = queue.complete(tx, self.claim, done, Outcome.DONE)
+            self._write_vectors(tx, [by_item[item.id] for item in ours], vectors)
+            same = queue.complete(tx, self.claim, unchanged, Outcome.UNCHANGED)
+            update_nodes(tx, [_status_row(tx, item, "ready", None) for item in same])
+            skipped = queue.complete(tx, self.claim, empty, Outcome.SKIPPED)
+            update_nodes(tx, [_status_row(tx, item, "skipped", "empty_text") for item in skipped])
+            close_documents(tx, [*ours, *same, *skipped])
+            dead = [verdict for verdict in queue.fail(tx, self.claim, bad) if verdict.dead]
+            bury(tx, dead)
+            close_failed(tx, dead)
+
+    def _write_vectors(
+        self, tx: Tx, subjects: Sequence[_Subject], vectors: Mapping[int, bytes]
+    ) -> None:
+        if not subjects:
+            return
+        before = self._old_vectors(tx, [s.seq for s in subjects if s.embedded_before])
+        rows = [
+            {
+                "seq": subject.seq,
+                "identity": self.identity,
+                "vector": vectors[subject.item.id],
+                "drift": _drift(before.get(subject.seq), vectors[subject.item.id]),
+                "embedded_at": tx.now,
+            }
+            for subject in subjects
+        ]
+        insert = tx.insert(embeddings)
+        fresh = {name: insert.excluded[name] for name in ("vector", "drift", "embedded_at")}
+        tx.execute(
+            insert.on_conflict_do_update(index_elements=["seq", "identity"], set_=fresh), rows
+        )
+        update_nodes(tx, [self._node_row(tx, subject) for subject in subjects])
+
+    def _old_vectors(self, tx: Tx, numbers: Sequence[int]) -> dict[int, bytes]:
+        if not numbers:
+            return {}
+        query = sa.select(embeddings.c.seq, embeddings.c.vector).where(
+            embeddings.c.seq.in_(numbers), embeddings.c.identity == self.identity
+        )
+        return {row.seq: row.vector for row in tx.execute(query)}
+
+    def _node_row(self, tx: Tx, subject: _Subject) -> dict[str, Any]:
+        return _status_row(tx, subject.item, "ready", None) | {
+            "b_embedding_identity": self.identity,
+            "b_embedded_hash": subject.hash,
+            "b_embedded_at": tx.now,
+        }
+
+
+def _status_row(tx: Tx, item: WorkItem, status: str, reason: str | None) -> dict[str, Any]:
+    return {
+        "b_id": item.node_id,
+        "b_embedding_status": status,
+        "b_embedding_reason": reason,
+        "b_embedding_error": None,
+        "b_updated_at": tx.now,
+    }
+
+
+def _load_subjects(
+    tx: Tx, line: Line, items: Sequence[WorkItem], identity: str, window_chars: int
+) -> list[_Subject]:
+    columns = (
+        nodes.c.id,
+        nodes.c.seq,
+        nodes.c.profile,
+        nodes.c.metadata,
+        nodes.c.fields,
+        nodes.c.embedded_hash,
+        nodes.c.embedding_identity,
+        texts.c.title,
+        texts.c.body,
+    )
+    query = (
+        sa.select(*columns)
+        .outerjoin(texts, texts.c.seq == nodes.c.seq)
+        .where(nodes.c.id.in_([item.node_id for item in items]))
+    )
+    rows = {row.id: row for row in tx.execute(query)}
+    return [_subject(line, item, rows[item.node_id], identity, window_chars) for item in items]
+
+
+def _subject(
+    line: Line, item: WorkItem, row: sa.Row[Any], identity: str, window_chars: int
+) -> _Subject:
+    text = _embedded_text(line, row)[:window_chars]
+    text_hash = hashlib.sha256(f"{identity}\n{text}".encode()).hexdigest()
+    unchanged = row.embedding_identity == identity and row.embedded_hash == text_hash
+    if row.embedded_hash and not unchanged:
+        log.info("Triggered re-embed after extraction: node %s", item.node_id)
+    return _Subject(item, row.seq, text, text_hash, row.embedded_hash is not None, unchanged)
+
+
+def _embedded_text(line: Line, row: sa.Row[Any]) -> str:
+    classes = [row.metadata["schema_type"]] if "schema_type" in row.metadata else []
+    profile = profile_named(row.profile or profile_for(classes, line.default_profile))
+    return profile.embedded_text(row.fields, row.title or None, row.body or "")
+
+
+def _drift(old: bytes | None, new: bytes) -> float | None:
+    """1 − cosine between the vector before and the vector now; both are of unit length."""
+    if old is None:
+        return None
+    import numpy as np
+
+    return float(1.0 - np.dot(np.frombuffer(old, "<f4"), np.frombuffer(new, "<f4")))

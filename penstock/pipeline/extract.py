@@ -1,0 +1,217 @@
+"""Stage `extract`: a model, or the rules, fills the fields of a profile from the text."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from penstock.documents import Extraction, ExtractionRequest, ExtractionSkipped, Stage
+from penstock.llm.profiles import profile_for, profile_named
+from penstock.pipeline.batches import Line, compute, split_faults, update_nodes
+from penstock.pipeline.closing import FAILED, bury, failure_of
+from penstock.pipeline.steps import ExtractionResult
+from penstock.store.database import Tx
+from penstock.store.schema import extractions, model_calls, nodes, texts
+from penstock.work.items import Claim, Outcome, WorkItem
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """One document's request, and the key under which its answer is kept for ever."""
+
+    item: WorkItem
+    request: ExtractionRequest
+    key: str
+
+
+def process_extract(line: Line, claim: Claim, *, go_on: bool, models: str) -> Claim:
+    """Extract these documents; the claim on their embedding, or an empty one.
+
+    `models` names the chain that answers, as part of the key. What the store already holds, and
+    what stands in this batch twice, is not asked again.
+    """
+    with line.database.write() as tx:
+        line.queue.start(tx, claim, claim.items)
+        questions = _load_questions(tx, line, claim.items, models)
+        kept = _find_kept(tx, questions)
+    asked = {question.key: question for question in questions if question.key not in kept}
+    requests = [question.request for question in asked.values()]
+    results = compute(line.steps.extract, [*asked], requests)
+    answers = kept | dict(zip(asked, results, strict=True))
+    first = {question.item.id for question in asked.values()}
+    return _Commit(line, claim, go_on).write(questions, answers, first)
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """Writes the answers of one batch in one guarded transaction."""
+
+    line: Line
+    claim: Claim
+    go_on: bool
+
+    def write(
+        self,
+        questions: Sequence[_Question],
+        answers: Mapping[str, ExtractionResult],
+        first: Collection[int],
+    ) -> Claim:
+        items = [question.item for question in questions]
+        good, bad = split_faults(items, [answers[question.key] for question in questions])
+        by_item = {question.item.id: question for question in questions}
+        skipped = [pair for pair in good if isinstance(pair[1], ExtractionSkipped)]
+        found = [pair for pair in good if isinstance(pair[1], Extraction)]
+        done = [pair for pair in found if pair[0].id in first]
+        reused = [pair for pair in found if pair[0].id not in first]
+        with self.line.database.write() as tx:
+            ours = self._complete(tx, done, Outcome.DONE, by_item)
+            ours += self._complete(tx, reused, Outcome.REUSED, by_item)
+            ours += self._skip(tx, skipped)
+            ours += self._fail(tx, bad)
+            following = self.line.queue.open_next(
+                tx, self.claim, ours, Stage.EMBED, leased=self.go_on
+            )
+        for item, answer in done:
+            log.info("Extraction completed: node %s, model %s", item.node_id, answer.model)
+        return following
+
+    def _complete(
+        self,
+        tx: Tx,
+        pairs: Sequence[tuple[WorkItem, Any]],
+        outcome: Outcome,
+        by_item: dict[int, _Question],
+    ) -> list[WorkItem]:
+        ours = self.line.queue.complete(tx, self.claim, [item for item, _ in pairs], outcome)
+        results = {item.id: result for item, result in pairs}
+        if ours:
+            rows = [self._node_row(tx, by_item[item.id], results[item.id]) for item in ours]
+            update_nodes(tx, rows)
+        if ours and outcome is Outcome.DONE:
+            self._keep(tx, [(by_item[item.id], results[item.id]) for item in ours])
+        return ours
+
+    def _skip(self, tx: Tx, pairs: Sequence[tuple[WorkItem, Any]]) -> list[WorkItem]:
+        ours = self.line.queue.complete(
+            tx, self.claim, [item for item, _ in pairs], Outcome.SKIPPED
+        )
+        reasons = {item.id: result.reason for item, result in pairs}
+        for item in ours:
+            values = {
+                "extraction_status": "skipped",
+                "extraction_reason": reasons[item.id],
+                "extraction_error": None,
+                "extraction_version": self.line.extraction_version,
+                "updated_at": tx.now,
+            }
+            tx.execute(sa.update(nodes).where(nodes.c.id == item.node_id).values(values))
+        return ours
+
+    def _fail(self, tx: Tx, faults: Sequence[tuple[WorkItem, Any]]) -> list[WorkItem]:
+        """Dead extractions are embedded all the same; the document ends as an error."""
+        verdicts = self.line.queue.fail(tx, self.claim, faults)
+        dead = [verdict for verdict in verdicts if verdict.dead]
+        bury(tx, dead)
+        return [
+            replace(v.item, payload={**v.item.payload, FAILED: failure_of(v)}) for v in dead
+        ]
+
+    def _keep(self, tx: Tx, answered: Sequence[tuple[_Question, Extraction]]) -> None:
+        insert = tx.insert(extractions).on_conflict_do_nothing()
+        tx.execute(insert, [self._extraction_row(tx, *pair) for pair in answered])
+        calls = [
+            {
+                "tenant_id": question.item.tenant_id,
+                "run_id": question.item.run_id,
+                "node_id": question.item.node_id,
+                "called_at": tx.now,
+            }
+            | {name: getattr(call, name) for name in call.__dataclass_fields__}
+            for question, answer in answered
+            for call in answer.calls
+        ]
+        if calls:
+            tx.execute(sa.insert(model_calls), calls)
+
+    def _node_row(self, tx: Tx, question: _Question, answer: Extraction) -> dict[str, Any]:
+        return {
+            "b_id": question.item.node_id,
+            "b_profile": question.request.profile,
+            "b_fields": dict(answer.fields),
+            "b_extraction_status": "ready",
+            "b_extraction_reason": None,
+            "b_extraction_error": None,
+            "b_extraction_model": answer.model,
+            "b_extraction_confidence": answer.confidence,
+            "b_extraction_version": self.line.extraction_version,
+            "b_extracted_at": tx.now,
+            "b_updated_at": tx.now,
+        }
+
+    def _extraction_row(self, tx: Tx, question: _Question, answer: Extraction) -> dict[str, Any]:
+        return {
+            "tenant_id": question.item.tenant_id,
+            "node_id": question.item.node_id,
+            "run_id": question.item.run_id,
+            "cache_key": question.key,
+            "profile": question.request.profile,
+            "version": self.line.extraction_version,
+            "model": answer.model,
+            "confidence": answer.confidence,
+            "fallback_reason": answer.fallback_reason,
+            "fields": dict(answer.fields),
+            "extracted_at": tx.now,
+        }
+
+
+def _load_questions(
+    tx: Tx, line: Line, items: Sequence[WorkItem], models: str
+) -> list[_Question]:
+    query = (
+        sa.select(nodes.c.id, nodes.c.profile, nodes.c.metadata, texts.c.title, texts.c.body)
+        .outerjoin(texts, texts.c.seq == nodes.c.seq)
+        .where(nodes.c.id.in_([item.node_id for item in items]))
+    )
+    rows = {row.id: row for row in tx.execute(query)}
+    return [_question(line, item, rows[item.node_id], models) for item in items]
+
+
+def _question(line: Line, item: WorkItem, row: sa.Row[Any], models: str) -> _Question:
+    classes = [row.metadata["schema_type"]] if "schema_type" in row.metadata else []
+    profile = row.profile or profile_for(classes, line.default_profile)
+    request = ExtractionRequest(row.body or "", profile, row.title or None, row.metadata)
+    return _Question(item, request, _key(line, item.tenant_id, request, models))
+
+
+def _key(line: Line, tenant_id: str, request: ExtractionRequest, models: str) -> str:
+    parts = [
+        tenant_id,
+        line.extraction_version,
+        profile_named(request.profile).schema_hash,
+        models,
+        request.title,
+        dict(request.metadata),
+        request.text,
+    ]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _find_kept(tx: Tx, questions: Sequence[_Question]) -> dict[str, Extraction]:
+    """Answers that the store already holds for exactly these questions."""
+    c = extractions.c
+    query = sa.select(c.cache_key, c.fields, c.confidence, c.model, c.fallback_reason).where(
+        c.tenant_id.in_({q.item.tenant_id for q in questions}),
+        c.cache_key.in_([q.key for q in questions]),
+    )
+    return {
+        row.cache_key: Extraction(
+            row.fields, row.confidence, row.model, fallback_reason=row.fallback_reason
+        )
+        for row in tx.execute(query)
+    }

@@ -1,0 +1,59 @@
+"""Takes a claimed batch through its stages, one after the other, without letting go of it."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from penstock.documents import Stage
+from penstock.errors import ConfigurationError, StagePaused
+from penstock.pipeline.batches import Line
+from penstock.pipeline.embed import process_embed
+from penstock.pipeline.extract import process_extract
+from penstock.pipeline.text import process_text
+from penstock.runs.lifecycle import try_finalize
+from penstock.work.items import Claim
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """The path, for a worker that does these stages."""
+
+    line: Line
+    models: str
+    embedding_identity: str
+    embedding_window_chars: int
+    stages: Collection[Stage] = tuple(Stage)
+
+    def process(self, claim: Claim) -> None:
+        """Do everything this worker does to these items; finish their runs if they were the last.
+
+        A configuration fault gives everything back untouched and goes up as StagePaused.
+        """
+        following: tuple[Claim, ...] = ()
+        for stage in Stage:
+            own = tuple(item for item in claim.items if item.stage is stage)
+            carried = tuple(item for c in following for item in c.items if item.stage is stage)
+            if own or carried:
+                following = (self._process_stage(stage, replace(claim, items=own + carried)),)
+        for run_id in {item.run_id for item in claim.items if item.run_id is not None}:
+            try_finalize(self.line.database, run_id)
+
+    def _process_stage(self, stage: Stage, claim: Claim) -> Claim:
+        try:
+            if stage is Stage.TEXT:
+                return process_text(self.line, claim, go_on=Stage.EXTRACT in self.stages)
+            if stage is Stage.EXTRACT:
+                go_on = Stage.EMBED in self.stages
+                return process_extract(self.line, claim, go_on=go_on, models=self.models)
+            return process_embed(
+                self.line,
+                claim,
+                identity=self.embedding_identity,
+                window_chars=self.embedding_window_chars,
+            )
+        except ConfigurationError as error:
+            self.give_back(claim)
+            raise StagePaused(stage, str(error)) from error
+
+    def give_back(self, claim: Claim) -> None:
+        with self.line.database.write() as tx:
+            self.line.queue.release(tx, claim)

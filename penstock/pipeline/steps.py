@@ -1,0 +1,81 @@
+"""The three computations of the path, as functions of plain values.
+
+They are pure: the same keys give the same results. So whoever runs the path may wrap them (the
+flows wrap them in cached Prefect tasks) without changing what is written, or when.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.crawl.rawstore import RawStore
+from penstock.documents import (
+    ExtractedText,
+    Extraction,
+    ExtractionRequest,
+    ExtractionSkipped,
+    Fault,
+    RawDocument,
+)
+from penstock.embed.embedder import Embedder
+from penstock.errors import DocumentFault
+from penstock.llm.extractor import Extractor
+from penstock.text.pool import TextPool
+
+TextResult = ExtractedText | Fault
+ExtractionResult = Extraction | ExtractionSkipped | Fault
+
+
+@dataclass(frozen=True, slots=True)
+class RawReference:
+    """Where a document's bytes lie, and what its source said about them."""
+
+    raw_key: str
+    name: str
+    media_type: str | None
+
+
+class Steps(Protocol):
+    """Each step takes one key and one input a document, and answers in the same order."""
+
+    def parse(self, keys: Sequence[str], documents: Sequence[RawReference]) -> list[TextResult]: ...
+
+    def extract(
+        self, keys: Sequence[str], requests: Sequence[ExtractionRequest]
+    ) -> list[ExtractionResult]: ...
+
+    def embed(self, keys: Sequence[str], texts: Sequence[str]) -> list[bytes]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DirectSteps:
+    """The computations themselves."""
+
+    raw: RawStore
+    pool: TextPool
+    extractor: Extractor
+    embedder: Embedder
+
+    def parse(self, keys: Sequence[str], documents: Sequence[RawReference]) -> list[TextResult]:
+        del keys
+        loaded = [self._load(document) for document in documents]
+        found = [document for document in loaded if isinstance(document, RawDocument)]
+        parsed = iter(self.pool.extract_many(found))
+        return [document if isinstance(document, Fault) else next(parsed) for document in loaded]
+
+    def extract(
+        self, keys: Sequence[str], requests: Sequence[ExtractionRequest]
+    ) -> list[ExtractionResult]:
+        del keys
+        return self.extractor.extract(requests)
+
+    def embed(self, keys: Sequence[str], texts: Sequence[str]) -> list[bytes]:
+        del keys
+        return self.embedder.embed(texts)
+
+    def _load(self, document: RawReference) -> RawDocument | Fault:
+        try:
+            content = self.raw.get(document.raw_key)
+        except DocumentFault as error:
+            return Fault.of(error)
+        return RawDocument(document.name, content, document.media_type)

@@ -1,0 +1,110 @@
+"""Stage `text`: raw bytes become readable text."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from penstock.documents import ExtractedText, Stage
+from penstock.pipeline.batches import Line, compute, split_faults, update_nodes
+from penstock.pipeline.closing import bury, close_failed
+from penstock.pipeline.steps import RawReference, TextResult
+from penstock.store.database import Tx
+from penstock.store.schema import nodes, texts
+from penstock.work.items import Claim, Outcome, WorkItem
+
+# Bytes held in memory at once by one lane; a batch of large files is parsed in several goes.
+SLICE_BYTES = 64 * 1024 * 1024
+
+
+def process_text(line: Line, claim: Claim, *, go_on: bool) -> Claim:
+    """Parse these documents; the claim on their next stage, or an empty one."""
+    following: list[WorkItem] = []
+    for items in _slices(claim.items):
+        following += _process_slice(line, claim, items, go_on)
+    return replace(claim, items=tuple(following))
+
+
+def _process_slice(
+    line: Line, claim: Claim, items: Sequence[WorkItem], go_on: bool
+) -> Sequence[WorkItem]:
+    with line.database.write() as tx:
+        line.queue.start(tx, claim, items)
+    keys = [f"{item.tenant_id}:{item.payload['content_hash']}" for item in items]
+    results = compute(line.steps.parse, keys, [_reference(item) for item in items])
+    return _commit(line, claim, items, results, go_on)
+
+
+def _commit(
+    line: Line,
+    claim: Claim,
+    items: Sequence[WorkItem],
+    results: Sequence[TextResult],
+    go_on: bool,
+) -> Sequence[WorkItem]:
+    good, bad = split_faults(items, results)
+    with line.database.write() as tx:
+        ours = line.queue.complete(tx, claim, [item for item, _ in good], Outcome.DONE)
+        _write_texts(tx, ours, {item.id: text for item, text in good})
+        verdicts = line.queue.fail(tx, claim, bad)
+        dead = [verdict for verdict in verdicts if verdict.dead]
+        bury(tx, dead)
+        close_failed(tx, dead)
+        return line.queue.open_next(tx, claim, ours, Stage.EXTRACT, leased=go_on).items
+
+
+def _write_texts(tx: Tx, items: Sequence[WorkItem], found: dict[int, ExtractedText]) -> None:
+    if not items:
+        return
+    update_nodes(tx, [_node_row(tx, item, found[item.id]) for item in items])
+    numbers = _sequence_numbers(tx, [item.node_id for item in items])
+    insert = tx.insert(texts)
+    upsert = insert.on_conflict_do_update(
+        index_elements=["seq"],
+        set_={"title": insert.excluded.title, "body": insert.excluded.body},
+    )
+    tx.execute(upsert, [_text_row(numbers[item.node_id], found[item.id]) for item in items])
+
+
+def _node_row(tx: Tx, item: WorkItem, text: ExtractedText) -> dict[str, Any]:
+    return {
+        "b_id": item.node_id,
+        "b_title": text.title or _title_from(item.payload["external_id"]),
+        "b_media_type": text.media_type,
+        "b_metadata": dict(text.metadata),
+        "b_raw_key": item.payload["raw_key"],
+        "b_updated_at": tx.now,
+    }
+
+
+def _text_row(seq: int, text: ExtractedText) -> dict[str, Any]:
+    return {"seq": seq, "title": text.title or "", "body": text.text}
+
+
+def _title_from(external_id: str) -> str:
+    return external_id.rstrip("/").rpartition("/")[2] or external_id
+
+
+def _sequence_numbers(tx: Tx, node_ids: Sequence[str]) -> dict[str, int]:
+    query = sa.select(nodes.c.id, nodes.c.seq).where(nodes.c.id.in_(node_ids))
+    return {row.id: row.seq for row in tx.execute(query)}
+
+
+def _reference(item: WorkItem) -> RawReference:
+    payload = item.payload
+    return RawReference(payload["raw_key"], payload["external_id"], payload.get("media_type"))
+
+
+def _slices(items: Sequence[WorkItem]) -> Iterator[list[WorkItem]]:
+    current: list[WorkItem] = []
+    size = 0
+    for item in items:
+        weight = item.payload.get("size", 0)
+        if current and size + weight > SLICE_BYTES:
+            yield current
+            current, size = [], 0
+        current.append(item)
+        size += weight
+    if current:
+        yield current

@@ -1,0 +1,70 @@
+"""Picks up what crashes left: items of dead workers, and runs that nobody finished."""
+
+import logging
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from penstock.pipeline.closing import bury, close_failed
+from penstock.runs.lifecycle import fail_abandoned, try_finalize
+from penstock.runs.vocabulary import RunStatus
+from penstock.store.database import Database
+from penstock.store.schema import ACTIVE_ITEM, runs, work_items
+from penstock.work.queue import WorkQueue
+from penstock.work.sweep import Swept, sweep_expired
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What one pass of recovery did."""
+
+    items: Swept
+    finished_runs: tuple[int, ...]
+
+
+def recover(database: Database, queue: WorkQueue, *, max_rescues: int) -> Recovered:
+    """Take back expired items, then finish the runs that have nothing left to do."""
+    with database.write() as tx:
+        swept = sweep_expired(tx, queue, max_rescues=max_rescues)
+        bury(tx, swept.dead)
+        close_failed(tx, swept.dead)
+    _tell(swept)
+    finished = tuple(run_id for run_id in _left_behind(database) if _finish(database, run_id))
+    return Recovered(swept, finished)
+
+
+def _tell(swept: Swept) -> None:
+    if not swept:
+        log.info("No orphaned jobs found - all clear")
+        return
+    back = [*swept.freed, *swept.rescued]
+    ids = ", ".join(str(item.id) for item in back)
+    log.warning("Recovered %d orphaned job(s) to 'pending': %s", len(back), ids)
+    for verdict in swept.dead:
+        log.error("Job %d is dead: %s", verdict.item.id, verdict.fault.message)
+
+
+def _left_behind(database: Database) -> list[int]:
+    """Active runs with no work left, except paused ones and ones a live flow still lists for."""
+    work = sa.exists().where(work_items.c.run_id == runs.c.id, ACTIVE_ITEM)
+    with database.read() as tx:
+        abandoned = sa.or_(
+            runs.c.listed_at.is_not(None),
+            runs.c.lease_expires_at < tx.now,
+        )
+        query = sa.select(runs.c.id).where(
+            runs.c.status.in_([RunStatus.INITIALIZING, RunStatus.INGESTING]),
+            runs.c.paused_reason.is_(None),
+            abandoned,
+            ~work,
+        )
+        return list(tx.execute(query).scalars())
+
+
+def _finish(database: Database, run_id: int) -> bool:
+    done = try_finalize(database, run_id) or fail_abandoned(database, run_id)
+    if done:
+        log.warning("finished run %d, which its flow had left behind", run_id)
+    return done

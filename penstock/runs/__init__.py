@@ -1,0 +1,1 @@
+"""Runs: one pass over one source, from listing to exact counts."""

@@ -1,0 +1,106 @@
+"""Decides what one fetched document needs: everything, a later stage only, or nothing."""
+
+import hashlib
+from dataclasses import dataclass, replace
+
+from penstock.crawl.duplicates import DuplicateOf, Duplicates
+from penstock.crawl.fetch import Fetched, Marks, NotModified
+from penstock.crawl.listing import Listed
+from penstock.crawl.simhash import distance, simhash, visible_text
+from penstock.documents import Fault, RawDocument, Stage
+from penstock.runs.known import Current, KnownNode
+from penstock.runs.vocabulary import Change
+from penstock.text.kinds import detect_media_type
+
+SAME_DISTANCE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """One document of a run, and what is to be done with it."""
+
+    listed: Listed
+    known: KnownNode | None
+    change: Change
+    stage: Stage | None = None
+    """The stage to begin with; None when there is nothing to do."""
+    reason: str | None = None
+    fault: Fault | None = None
+    content: bytes = b""
+    media_type: str | None = None
+    marks: Marks | None = None
+    """What will be committed as change marks if processing succeeds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assessor:
+    """Compares what was fetched with what is known."""
+
+    current: Current
+    force: bool
+
+    def assess(
+        self, listed: Listed, known: KnownNode | None, got: Fetched | NotModified | Fault
+    ) -> Assessment:
+        if isinstance(got, Fault):
+            change = Change.NEW if known is None else Change.SAME
+            return Assessment(listed, known, change, reason=got.message, fault=got)
+        if isinstance(got, NotModified):
+            return self._unchanged(listed, known, None, "not modified")
+        marks = _marks_of(listed, got)
+        if known is not None and not self.force:
+            same = _sameness(known.marks, marks)
+            if same:
+                return self._unchanged(listed, known, marks, same)
+        return Assessment(
+            listed,
+            known,
+            Change.NEW if known is None else Change.CHANGED,
+            stage=Stage.TEXT,
+            content=got.content,
+            media_type=got.media_type,
+            marks=marks,
+        )
+
+    def _unchanged(
+        self, listed: Listed, known: KnownNode | None, marks: Marks | None, how: str
+    ) -> Assessment:
+        stage = None if known is None else self.current.missing_stage(known)
+        if stage is None:
+            return Assessment(listed, known, Change.SAME, reason=f"unchanged ({how})")
+        return Assessment(listed, known, Change.SAME, stage=stage, marks=marks)
+
+
+def _marks_of(listed: Listed, got: Fetched) -> Marks:
+    raw = RawDocument(listed.external_id, got.content, got.media_type)
+    is_html = detect_media_type(raw) == "text/html"
+    return Marks(
+        etag=got.etag,
+        last_modified=got.last_modified,
+        content_hash=hashlib.sha256(got.content).hexdigest(),
+        simhash=simhash(visible_text(got.content)) if is_html else None,
+    )
+
+
+def _sameness(old: Marks, new: Marks) -> str | None:
+    """How two versions of a document are the same, or None when they are not."""
+    if old.content_hash is not None and old.content_hash == new.content_hash:
+        return "same bytes"
+    if not old.simhash or not new.simhash:
+        return None
+    bits = distance(old.simhash, new.simhash)
+    return f"same text but for {bits} of 64 bits" if bits <= SAME_DISTANCE else None
+
+
+def note_duplicate(assessed: Assessment, duplicates: Duplicates) -> Assessment:
+    """Say so when this run has met the same, or nearly the same, document before."""
+    if assessed.stage is not Stage.TEXT or assessed.marks is None:
+        return assessed
+    marks = assessed.marks
+    twin = duplicates.check(assessed.listed.external_id, marks.content_hash or "", marks.simhash)
+    return assessed if twin is None else replace(assessed, reason=_explain(twin))
+
+
+def _explain(twin: DuplicateOf) -> str:
+    kind = "duplicate" if twin.distance == 0 else "near-duplicate"
+    return f"{kind} of {twin.external_id}"

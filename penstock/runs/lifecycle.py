@@ -1,0 +1,280 @@
+"""Opening, taking, pausing, aborting and finalizing a run: each step guarded, each ending final."""
+
+import uuid
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from penstock.errors import NotFound, RunRefused, UsageError
+from penstock.events.record import Event, record
+from penstock.runs.expiry import expire_missing
+from penstock.runs.vocabulary import DocumentStatus, Run, RunLease, RunStatus, SourceSpec
+from penstock.store.database import Database, Tx
+from penstock.store.schema import ACTIVE_RUN, run_documents, runs, sources, work_items
+from penstock.work.queue import WorkQueue
+
+# Between "recorded" and "a flow has taken it" lie a server start or a work queue's wait.
+PENDING_SECONDS = 600.0
+
+
+class RunGone(RunRefused):
+    """The run was aborted, finished or taken by another flow: whoever held it stops here."""
+
+
+def open_run(database: Database, spec: SourceSpec, *, profile: str | None, force: bool) -> Run:
+    """Record a new run of this source, or take up the one that a crash or a pause left behind."""
+    with database.write() as tx:
+        source_id = _ensure_source(tx, spec)
+        _lock_source(tx, source_id)
+        active = _active_run(tx, source_id)
+        if active is None:
+            return _insert_run(tx, spec, source_id, profile, force)
+        if active.lease_expires_at is None or active.lease_expires_at < tx.now:
+            record(tx, Event(spec.tenant_id, "ING", "taken up again", run_id=active.id))
+            return read_run(tx, active.id)
+        raise RunRefused(
+            f"run {active.id} of {spec.name} is {active.status} since "
+            f"{active.created_at:%Y-%m-%d %H:%M:%S} UTC; wait for it (`penstock run {active.id}`) "
+            f"or end it with `penstock runs abort {active.id}`",
+            active.id,
+        )
+
+
+def take_run(database: Database, run_id: int, *, lease_seconds: float) -> RunLease:
+    """Become the one flow that writes to this run."""
+    token = uuid.uuid4().hex
+    with database.write() as tx:
+        run = read_run(tx, run_id)
+        if not run.status.active:
+            raise RunGone(f"run {run_id} is {run.status} already; start a new one", run_id)
+        taken = (
+            sa.update(runs)
+            .where(runs.c.id == run_id, ACTIVE_RUN)
+            .where(
+                sa.or_(
+                    runs.c.status == RunStatus.PENDING,
+                    runs.c.lease_expires_at.is_(None),
+                    runs.c.lease_expires_at < tx.now,
+                )
+            )
+            .values(
+                status=RunStatus.INITIALIZING,
+                paused_reason=None,
+                started_at=sa.func.coalesce(runs.c.started_at, tx.now),
+                listed_at=None,
+                lease_token=token,
+                lease_expires_at=tx.now + timedelta(seconds=lease_seconds),
+            )
+        )
+        if tx.execute(taken).rowcount != 1:
+            raise RunGone(f"run {run_id} is being worked on by another flow", run_id)
+        return RunLease(run, token)
+
+
+def renew_run(tx: Tx, lease: RunLease, lease_seconds: float) -> None:
+    """Keep the lease; silently nothing when it is lost, the next guarded write will say so."""
+    expiry = tx.now + timedelta(seconds=lease_seconds)
+    tx.execute(sa.update(runs).where(_held(lease)).values(lease_expires_at=expiry))
+
+
+def guard(tx: Tx, lease: RunLease) -> None:
+    """Stop the transaction unless the run is still ours and active."""
+    held = sa.select(runs.c.id).where(_held(lease)).with_for_update()
+    if tx.execute(held).first() is None:
+        status = read_run(tx, lease.run.id).status
+        raise RunGone(f"run {lease.run.id} is {status}, no longer ours to write to", lease.run.id)
+
+
+def begin_ingesting(database: Database, lease: RunLease, flow_run_id: str | None) -> None:
+    """The source is being listed and its documents come in."""
+    values = {"status": RunStatus.INGESTING, "flow_run_id": flow_run_id}
+    _write_guarded(database, lease, values)
+
+
+def close_listing(database: Database, lease: RunLease, *, error: str | None = None) -> None:
+    """No more documents will come. Only a listing that succeeded may expire what it left out."""
+    with database.write() as tx:
+        guard(tx, lease)
+        if error is None:
+            expire_missing(tx, lease.run)
+        values = {"listed_at": tx.now, "error": error}
+        tx.execute(sa.update(runs).where(runs.c.id == lease.run.id).values(values))
+        if error is not None:
+            record(tx, _event(lease.run, error, level="ERROR"))
+
+
+def pause_run(database: Database, lease: RunLease, reason: str) -> None:
+    """Leave the run as it stands until somebody mends the reason; anyone may take it up then."""
+    values = {"paused_reason": reason, "lease_token": None, "lease_expires_at": None}
+    _write_guarded(database, lease, values, _event(lease.run, f"paused: {reason}", level="ERROR"))
+
+
+def abort_run(database: Database, queue: WorkQueue, run_id: int, *, reason: str) -> Run:
+    """End a run now. What is not done stays counted as pending and its work is cancelled."""
+    with database.write() as tx:
+        run = read_run(tx, run_id)
+        if not run.status.active:
+            raise UsageError(f"run {run_id} is {run.status} already and cannot be aborted")
+        if _end(tx, run, RunStatus.ABORTED, error=reason):
+            queue.cancel(tx, work_items.c.run_id == run_id)
+        return read_run(tx, run_id)
+
+
+def try_finalize(database: Database, run_id: int) -> bool:
+    """Finish the run if nothing is left to do; True for the one caller that did it.
+
+    Runs in a transaction of its own, after the last document's was committed: two workers that
+    finish together each see the other's document, and the guarded update lets one of them win.
+    """
+    with database.write() as tx:
+        open_run = sa.select(runs.c.error).where(_finalizable(run_id)).with_for_update()
+        row = tx.execute(open_run).first()
+        if row is None or _has_pending(tx, run_id):
+            return False
+        status = RunStatus.FINISHED if row.error is None else RunStatus.ERROR
+        return _end(tx, read_run(tx, run_id), status, error=row.error)
+
+
+def fail_abandoned(database: Database, run_id: int) -> bool:
+    """End a run whose flow died while listing: what it had not listed yet is unknown."""
+    reason = "its flow ended while the source was being listed; start the run again"
+    with database.write() as tx:
+        row = tx.execute(sa.select(runs).where(runs.c.id == run_id).with_for_update()).one()
+        expired = row.lease_expires_at is not None and row.lease_expires_at < tx.now
+        if row.listed_at is not None or not expired or _has_pending(tx, run_id):
+            return False
+        return _end(tx, read_run(tx, run_id), RunStatus.ERROR, error=reason)
+
+
+def read_run(tx: Tx, run_id: int, tenant_id: str | None = None) -> Run:
+    query = select_runs().where(runs.c.id == run_id)
+    if tenant_id is not None:
+        query = query.where(runs.c.tenant_id == tenant_id)
+    row = tx.execute(query).first()
+    if row is None:
+        raise NotFound(f"there is no run {run_id}; `penstock runs` lists them")
+    return run_from(row)
+
+
+def select_runs() -> sa.Select[Any]:
+    return sa.select(runs, sources.c.name.label("source_name"), sources.c.location).join(sources)
+
+
+def run_from(row: sa.Row[Any]) -> Run:
+    names = Run.__dataclass_fields__
+    values = {name: getattr(row, name) for name in names} | {"status": RunStatus(row.status)}
+    return Run(**values)
+
+
+def count_documents(tx: Tx, run_id: int) -> dict[DocumentStatus, int]:
+    """Documents of a run by status; every status is there."""
+    counted = (
+        sa.select(run_documents.c.status, sa.func.count())
+        .where(run_documents.c.run_id == run_id)
+        .group_by(run_documents.c.status)
+    )
+    found = {status: count for status, count in tx.execute(counted)}
+    return {status: found.get(status, 0) for status in DocumentStatus}
+
+
+def _write_guarded(
+    database: Database, lease: RunLease, values: dict[str, Any], *events: Event
+) -> None:
+    with database.write() as tx:
+        guard(tx, lease)
+        tx.execute(sa.update(runs).where(runs.c.id == lease.run.id).values(values))
+        record(tx, *events)
+
+
+def _end(tx: Tx, run: Run, status: RunStatus, *, error: str | None) -> bool:
+    counts = count_documents(tx, run.id)
+    ended = (
+        sa.update(runs)
+        .where(runs.c.id == run.id, ACTIVE_RUN)
+        .values(
+            status=status,
+            error=error,
+            paused_reason=None,
+            finished_at=tx.now,
+            lease_token=None,
+            lease_expires_at=None,
+            **_count_columns(counts),
+        )
+    )
+    if tx.execute(ended).rowcount != 1:
+        return False
+    summary = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    record(tx, _event(run, f"{status}: {summary or 'no documents'}"))
+    return True
+
+
+def _count_columns(counts: Mapping[DocumentStatus, int]) -> dict[str, int]:
+    columns = {DocumentStatus.ERROR: "error_count"}
+    return {columns.get(status, status.value): count for status, count in counts.items()}
+
+
+def _finalizable(run_id: int) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        runs.c.id == run_id,
+        runs.c.status == RunStatus.INGESTING,
+        runs.c.listed_at.is_not(None),
+    )
+
+
+def _has_pending(tx: Tx, run_id: int) -> bool:
+    pending = run_documents.c.status == DocumentStatus.PENDING
+    query = sa.select(sa.literal(1)).where(run_documents.c.run_id == run_id, pending).limit(1)
+    return tx.execute(query).first() is not None
+
+
+def _held(lease: RunLease) -> sa.ColumnElement[bool]:
+    return sa.and_(runs.c.id == lease.run.id, runs.c.lease_token == lease.token, ACTIVE_RUN)
+
+
+def _ensure_source(tx: Tx, spec: SourceSpec) -> int:
+    row = {
+        "tenant_id": spec.tenant_id,
+        "name": spec.name,
+        "kind": spec.kind,
+        "location": spec.location,
+        "created_at": tx.now,
+    }
+    insert = tx.insert(sources).values(row)
+    known = insert.on_conflict_do_update(
+        index_elements=["tenant_id", "name"],
+        set_={"kind": insert.excluded.kind, "location": insert.excluded.location},
+    )
+    found: int = tx.execute(known.returning(sources.c.id)).scalar_one()
+    return found
+
+
+def _lock_source(tx: Tx, source_id: int) -> None:
+    """Two starts of one source at once come one after the other."""
+    tx.execute(sa.select(sources.c.id).where(sources.c.id == source_id).with_for_update())
+
+
+def _active_run(tx: Tx, source_id: int) -> sa.Row[Any] | None:
+    return tx.execute(sa.select(runs).where(runs.c.source_id == source_id, ACTIVE_RUN)).first()
+
+
+def _insert_run(
+    tx: Tx, spec: SourceSpec, source_id: int, profile: str | None, force: bool
+) -> Run:
+    row = {
+        "tenant_id": spec.tenant_id,
+        "source_id": source_id,
+        "profile": profile,
+        "force": force,
+        "status": RunStatus.PENDING,
+        "created_at": tx.now,
+        "lease_expires_at": tx.now + timedelta(seconds=PENDING_SECONDS),
+    }
+    run_id: int = tx.execute(sa.insert(runs).values(row).returning(runs.c.id)).scalar_one()
+    record(tx, Event(spec.tenant_id, "ING", f"run of {spec.name} recorded", run_id=run_id))
+    return read_run(tx, run_id)
+
+
+def _event(run: Run, message: str, *, level: Any = "INFO") -> Event:
+    return Event(run.tenant_id, "ING", message, level=level, run_id=run.id)

@@ -1,0 +1,69 @@
+"""The words for runs and for documents in a run."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class RunStatus(StrEnum):
+    PENDING = "pending"
+    INITIALIZING = "initializing"
+    INGESTING = "ingesting"
+    FINISHED = "finished"
+    ERROR = "error"
+    ABORTED = "aborted"
+
+    @property
+    def active(self) -> bool:
+        return self in (RunStatus.PENDING, RunStatus.INITIALIZING, RunStatus.INGESTING)
+
+
+class DocumentStatus(StrEnum):
+    PENDING = "pending"
+    READY = "ready"
+    SKIPPED = "skipped"
+    ERROR = "error"
+    EXPIRED = "expired"
+
+
+class Change(StrEnum):
+    NEW = "new"
+    SAME = "same"
+    CHANGED = "changed"
+    REMOVED = "removed"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpec:
+    """What is ingested, for whom."""
+
+    tenant_id: str
+    name: str
+    kind: str
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run as it is recorded."""
+
+    id: int
+    tenant_id: str
+    source_id: int
+    source_name: str
+    location: str
+    profile: str | None
+    force: bool
+    status: RunStatus
+    paused_reason: str | None
+    error: str | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunLease:
+    """The right to write to a run; lost when it runs out or the run is aborted."""
+
+    run: Run
+    token: str

@@ -1,0 +1,1 @@
+"""Finding and showing nodes: full text, vectors, both together."""

@@ -1,0 +1,59 @@
+"""Vector search: sqlite-vec on SQLite, pgvector with an HNSW index per identity on Postgres."""
+
+import sqlalchemy as sa
+
+from penstock.search.query import Filters, Found
+from penstock.store.database import Tx
+from penstock.store.schema import embeddings, nodes
+
+
+def search_vectors(
+    tx: Tx, vector: bytes, identity: str, filters: Filters, limit: int
+) -> list[Found]:
+    """Nearest first, among vectors of exactly this identity."""
+    distance = _distance(tx, vector, identity)
+    statement = (
+        sa.select(nodes.c.seq, distance.label("distance"))
+        .join(embeddings, embeddings.c.seq == nodes.c.seq)
+        .where(_of_identity(identity), *filters.conditions())
+        .order_by(distance)
+        .limit(limit)
+    )
+    return [Found(row.seq, 1.0 - row.distance) for row in tx.execute(statement)]
+
+
+def ensure_index(tx: Tx, identity: str) -> None:
+    """Postgres: an HNSW index over the vectors of one identity, made when it is first met."""
+    if tx.connection.dialect.name != "postgresql":
+        return
+    import hashlib
+
+    name = f"ix_embeddings_{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+    quoted = identity.replace("'", "''")
+    tx.connection.exec_driver_sql(
+        f"CREATE INDEX IF NOT EXISTS {name} ON embeddings USING hnsw "
+        f"((vector::vector({dimensions_of(identity)})) vector_cosine_ops) "
+        f"WHERE identity = '{quoted}'"
+    )
+
+
+def dimensions_of(identity: str) -> int:
+    return int(identity.rpartition("@")[2])
+
+
+def _distance(tx: Tx, vector: bytes, identity: str) -> sa.ColumnElement[float]:
+    if tx.connection.dialect.name != "postgresql":
+        return sa.func.vec_distance_cosine(embeddings.c.vector, sa.literal(vector, sa.LargeBinary))
+    from pgvector.sqlalchemy import VECTOR
+
+    typed = VECTOR(dimensions_of(identity))
+    column = sa.cast(embeddings.c.vector, typed)
+    return column.op("<=>", return_type=sa.Float())(
+        sa.cast(sa.literal(vector, embeddings.c.vector.type), typed)
+    )
+
+
+def _of_identity(identity: str) -> sa.ColumnElement[bool]:
+    # Written out, so that Postgres can see that the partial index of this identity applies.
+    quoted = identity.replace("'", "''").replace(":", "\\:")
+    return sa.text(f"embeddings.identity = '{quoted}'")  # type: ignore[return-value]

@@ -1,0 +1,63 @@
+"""What is searched for: the words, and the filters that every way of searching applies."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+import sqlalchemy as sa
+
+from penstock.store.schema import nodes, sources
+
+Mode = Literal["hybrid", "text", "vector"]
+# Marks around a hit inside a snippet. No document holds them: they are private-use characters.
+HIT_START, HIT_END = "\ue000", "\ue001"
+
+_TERM = re.compile(r'"([^"]+)"|(\S+)')
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """A tenant sees only its own; the rest narrows."""
+
+    tenant_id: str
+    source: str | None = None
+    profile: str | None = None
+
+    def conditions(self) -> list[sa.ColumnElement[bool]]:
+        found = [nodes.c.tenant_id == self.tenant_id, nodes.c.expired_at.is_(None)]
+        if self.profile is not None:
+            found.append(nodes.c.profile == self.profile)
+        if self.source is not None:
+            named = sa.select(sources.c.id).where(
+                sources.c.tenant_id == self.tenant_id, sources.c.name == self.source
+            )
+            found.append(nodes.c.source_id.in_(named))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One node that matched, in one way of searching."""
+
+    seq: int
+    score: float
+    snippet: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One result, as it is shown."""
+
+    id: str
+    title: str
+    url: str | None
+    score: float
+    snippet: str
+    """Hits stand between HIT_START and HIT_END."""
+
+
+def terms_of(query: str) -> list[str]:
+    """Words and quoted phrases, without anything that is syntax to a search engine."""
+    parts = [phrase or word for phrase, word in _TERM.findall(query)]
+    cleaned = [" ".join(re.findall(r"\w+", part)) for part in parts]
+    return [term for term in cleaned if term]

@@ -1,0 +1,250 @@
+"""One typed tree of settings, read from the environment and an optional `.env` when asked for.
+
+Nothing is read at import. Names that look like ours but are not known stop the start: a misspelt
+setting that is silently ignored is how backlogs get lost.
+"""
+
+import difflib
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from dotenv import dotenv_values
+from pydantic import AliasChoices, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from penstock.errors import ConfigurationError
+
+RETIRED_MODELS = {
+    "llama-3.1-8b-instant": "openai/gpt-oss-20b",
+    "llama-3.3-70b-versatile": "openai/gpt-oss-120b",
+}
+_OWN_PREFIXES = ("PENSTOCK_", "EXTRACTION_", "EMBEDDING_")
+_SECRET_PAIR = re.compile(r"([?&][^=&]*(?:key|password|secret|token)[^=&]*=)[^&]*", re.IGNORECASE)
+
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class _Section(BaseSettings):
+    model_config = SettingsConfigDict(
+        env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True
+    )
+
+
+class ExtractionSettings(_Section):
+    """LLM extraction: `EXTRACTION_*`."""
+
+    model_config = SettingsConfigDict(env_prefix="EXTRACTION_")
+
+    enabled: bool = Field(False, description="Extract nodes that come in over HTTP (runs always do)")
+    mode: Literal["async", "sync"] = Field(
+        "async", description="async: embed at once; sync: extract first"
+    )
+    version: str = Field("1.0.0", description="Bump to have older nodes extracted again")
+    profile: str = Field("resume", description="Profile of nodes that name none")
+    base_url: str | None = Field(None, description="A Groq-compatible endpoint; empty: Groq itself")
+    primary_model: str = Field("openai/gpt-oss-20b", description="Asked first")
+    fallback_model: str = Field("openai/gpt-oss-120b", description="Asked when the first is not enough")
+    confidence_threshold: float = Field(
+        0.65, ge=0, le=1, description="Below this the fallback model is asked"
+    )
+    max_tokens: Count = Field(1024, description="Longest answer")
+    max_input_chars: Count = Field(12_000, description="Longer texts are cut before the call")
+    max_attempts: Count = Field(2, description="Attempts of an item, each may ask both models")
+    retry_base_seconds: Positive = Field(10, description="First retry delay; doubles")
+    retry_max_seconds: Positive = Field(60, description="Longest retry delay")
+    worker_poll_interval: Positive = Field(1.0, description="Seconds between looks at an empty queue")
+    healthcheck_port: int = Field(
+        8080, ge=0, le=65535, description="Worker health endpoint; 0 switches it off"
+    )
+    concurrency: Count = Field(16, description="Calls to the model under way at once")
+    max_primary_skills: Count = Field(12, description="Cap of primary_skills")
+    max_recent_titles: Count = Field(3, description="Cap of recent_job_titles")
+    max_certifications: Count = Field(10, description="Cap of certifications")
+    max_industries: Count = Field(5, description="Cap of industries")
+
+
+class EmbeddingSettings(_Section):
+    """Embedding: `EMBEDDING_*`."""
+
+    model_config = SettingsConfigDict(env_prefix="EMBEDDING_")
+
+    asynchronous: bool = Field(
+        True,
+        validation_alias="EMBEDDING_ASYNC",
+        description="false: embed inside the HTTP request",
+    )
+    backend: Literal["wordllama", "hash"] = Field("wordllama", description="Who makes the vectors")
+    model: str | None = Field(None, description="Model of the backend; empty: its own default")
+    max_attempts: Count = Field(5, description="Attempts before an item is a dead letter")
+    retry_base_seconds: Positive = Field(10, description="First retry delay; doubles")
+    retry_max_seconds: Positive = Field(300, description="Longest retry delay")
+    worker_poll_interval: Positive = Field(1.0, description="Seconds between looks at an empty queue")
+    queue_max_depth: Count = Field(5000, description="Intake answers 429 above this many items")
+    tenant_max_pending: Count = Field(2000, description="The same for one tenant")
+    queue_require_redis: bool = Field(
+        True, description="With REDIS_URL set and Redis down: refuse intake (503)"
+    )
+
+
+class Settings(_Section):
+    """The whole tree. Build it with `load_settings`."""
+
+    model_config = SettingsConfigDict(env_prefix="PENSTOCK_", populate_by_name=True)
+
+    home: Path = Field(Path(".penstock"), description="Folder of all embedded state")
+    dsn: SecretStr | None = Field(
+        None,
+        validation_alias=AliasChoices("PENSTOCK_DSN", "ACTIVEKG_DSN"),
+        description="Database address; empty: SQLite in the home folder",
+    )
+    redis_url: SecretStr | None = Field(
+        None, validation_alias="REDIS_URL", description="Redis or Valkey; empty: none"
+    )
+    groq_api_key: SecretStr | None = Field(
+        None, validation_alias="GROQ_API_KEY", description="Empty: the offline rules extract"
+    )
+    node_batch_max: Count = Field(
+        200, validation_alias="NODE_BATCH_MAX", description="Nodes in one POST /nodes/batch"
+    )
+    tenant: str = Field("default", description="Tenant of commands that name none")
+    lease_seconds: Positive = Field(60, description="A claim not renewed for this long is given back")
+    heartbeat_seconds: Positive = Field(10, description="How often a worker renews its claims")
+    sweep_seconds: Positive = Field(30, description="How often expired claims are looked for")
+    max_rescues: Count = Field(5, description="Times an item may be taken from a dead worker")
+    job_timeout_seconds: Positive = Field(1800, description="Longest time one claim may take")
+    max_cost_usd_per_run: Positive | None = Field(
+        None, description="A run pauses when its model calls have cost this much"
+    )
+    batch_size: Count = Field(64, description="Documents claimed together")
+    text_processes: Count = Field(
+        default_factory=lambda: os.cpu_count() or 1,
+        description="Child processes that parse documents",
+    )
+    text_timeout_seconds: float = Field(
+        300, ge=10, description="A document that parses longer is stopped"
+    )
+    max_document_bytes: Count = Field(50 * 1024 * 1024, description="Larger documents are refused")
+    allow_private_addresses: bool = Field(
+        False, description="Let the crawler reach private and loopback addresses"
+    )
+    crawl_delay_seconds: float = Field(0.5, ge=0, description="Pause between requests to one host")
+    server_idle_seconds: float = Field(
+        900, ge=0, description="The local Prefect server stops after this long unused; 0: never"
+    )
+    extraction: ExtractionSettings = Field(default_factory=ExtractionSettings)
+    embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
+
+    @property
+    def database_url(self) -> str:
+        """The address SQLAlchemy is given."""
+        if self.dsn is None:
+            return f"sqlite:///{self.home.absolute() / 'penstock.db'}"
+        return _with_driver(self.dsn.get_secret_value())
+
+    @property
+    def extraction_backend(self) -> Literal["groq", "rules"]:
+        return "rules" if self.groq_api_key is None else "groq"
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Read the environment; raise ConfigurationError naming whatever is wrong in it."""
+    _refuse_unknown_names()
+    try:
+        settings = Settings(**overrides)
+    except ValidationError as error:
+        raise ConfigurationError(_explain(error)) from None
+    if settings.heartbeat_seconds * 2 > settings.lease_seconds:
+        raise ConfigurationError(
+            f"PENSTOCK_HEARTBEAT_SECONDS={settings.heartbeat_seconds:g} is too long for "
+            f"PENSTOCK_LEASE_SECONDS={settings.lease_seconds:g}: set the heartbeat to at most half "
+            "the lease, or live workers lose their claims"
+        )
+    return settings
+
+
+def known_names() -> dict[str, str]:
+    """Every environment variable we read, with its description."""
+    names: dict[str, str] = {}
+    for section in (Settings, ExtractionSettings, EmbeddingSettings):
+        prefix = section.model_config.get("env_prefix", "")
+        for name, info in section.model_fields.items():
+            if info.annotation in (ExtractionSettings, EmbeddingSettings):
+                continue
+            for env in _env_names(prefix, name, info.validation_alias):
+                names[env] = info.description or ""
+    return names
+
+
+def retired_model_warnings(settings: Settings) -> list[str]:
+    """One sentence for each configured model name that Groq has shut down."""
+    extraction = settings.extraction
+    named = {
+        "EXTRACTION_PRIMARY_MODEL": extraction.primary_model,
+        "EXTRACTION_FALLBACK_MODEL": extraction.fallback_model,
+    }
+    return [
+        f"{env}={model} was shut down by Groq on 2026-08-16; set {env}={RETIRED_MODELS[model]}"
+        for env, model in named.items()
+        if model in RETIRED_MODELS
+    ]
+
+
+def masked(settings: Settings) -> dict[str, Any]:
+    """Effective values with every secret hidden, for people to read."""
+    plain = settings.model_dump(mode="json")
+    plain["dsn"] = mask_url(settings.database_url)
+    if settings.redis_url is not None:
+        plain["redis_url"] = mask_url(settings.redis_url.get_secret_value())
+    plain["groq_api_key"] = "********" if settings.groq_api_key else None
+    plain["extraction"]["backend"] = settings.extraction_backend
+    return plain
+
+
+def mask_url(url: str) -> str:
+    """The same address with its password, and any secret in its query, hidden."""
+    without_password = re.sub(r"(://[^:/@]*):[^@]*@", r"\1:********@", url)
+    return re.sub(_SECRET_PAIR, r"\1********", without_password)
+
+
+def _with_driver(url: str) -> str:
+    """Plain Postgres addresses, as people have them, name the driver we use."""
+    for plain in ("postgres://", "postgresql://"):
+        if url.startswith(plain):
+            return "postgresql+psycopg://" + url.removeprefix(plain)
+    return url
+
+
+def _env_names(prefix: str, name: str, alias: Any) -> list[str]:
+    if isinstance(alias, AliasChoices):
+        return [str(choice) for choice in alias.choices]
+    return [alias] if isinstance(alias, str) else [f"{prefix}{name}".upper()]
+
+
+def _refuse_unknown_names() -> None:
+    known = known_names()
+    present = {*os.environ, *dotenv_values(".env")}
+    for name in sorted(present):
+        if name.startswith(_OWN_PREFIXES) and name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]}?" if close else "`penstock config` lists all names"
+            raise ConfigurationError(f"unknown setting {name}: {hint}")
+
+
+def _explain(error: ValidationError) -> str:
+    lines = []
+    for problem in error.errors():
+        section, name = _section_of(error.title), str(problem["loc"][-1])
+        prefix = section.model_config.get("env_prefix", "")
+        info = section.model_fields.get(name)
+        env = name if info is None else _env_names(prefix, name, info.validation_alias)[0]
+        given = "" if "key" in name or "dsn" in name else f"={problem['input']}"
+        lines.append(f"setting {env}{given} is not usable: {problem['msg']}")
+    return "\n".join(lines)
+
+
+def _section_of(title: str) -> type[_Section]:
+    sections = {s.__name__: s for s in (Settings, ExtractionSettings, EmbeddingSettings)}
+    return sections[title]

@@ -1,0 +1,1 @@
+"""The database: schema, migrations and transactions, the same code on SQLite and Postgres."""

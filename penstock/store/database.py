@@ -1,0 +1,152 @@
+"""Transactions on the database: short, explicit, with the database's own clock."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from penstock.errors import StoreError
+from penstock.settings import mask_url
+
+_SQLITE_BUSY_SECONDS = 30.0
+_SQLITE_PRAGMAS = (
+    "PRAGMA journal_mode=WAL",
+    # With WAL, NORMAL loses nothing when a process dies; only a power cut may undo the last commits.
+    "PRAGMA synchronous=NORMAL",
+    "PRAGMA foreign_keys=ON",
+    "PRAGMA cache_size=-32000",
+    "PRAGMA temp_store=MEMORY",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tx:
+    """One transaction, and the time it happens at by the database's clock."""
+
+    connection: sa.Connection
+    now: datetime
+
+    def execute(self, statement: sa.Executable, rows: Any = None) -> sa.CursorResult[Any]:
+        return self.connection.execute(statement, rows)
+
+    def insert(self, table: sa.Table) -> "sqlite.Insert | postgresql.Insert":
+        """An INSERT with `on_conflict_…`, which both databases have under one name."""
+        if self.connection.dialect.name == "postgresql":
+            return postgresql.insert(table)
+        return sqlite.insert(table)
+
+
+class Database:
+    """A SQLite file or a Postgres server."""
+
+    def __init__(self, url: str, *, timeout_seconds: float = _SQLITE_BUSY_SECONDS) -> None:
+        self.url = url
+        self.is_sqlite = url.startswith("sqlite")
+        self.engine = _open_engine(url, timeout_seconds)
+        # SQLite has one writer; queueing our own threads here beats its sleep-and-retry.
+        self._writer: AbstractContextManager[Any] = (
+            threading.RLock() if self.is_sqlite else nullcontext()
+        )
+
+    @contextmanager
+    def read(self) -> Iterator[Tx]:
+        """A transaction that only looks."""
+        with _explained(self.url), self.engine.connect() as connection:
+            yield Tx(connection, self._clock(connection))
+
+    @contextmanager
+    def write(self) -> Iterator[Tx]:
+        """A transaction that changes something; committed when the block ends well."""
+        with _explained(self.url), self._writer, self.engine.connect() as plain:
+            connection = plain.execution_options(penstock_write=True)
+            with connection.begin():
+                yield Tx(connection, self._clock(connection))
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def _clock(self, connection: sa.Connection) -> datetime:
+        if self.is_sqlite:
+            return datetime.now(UTC)
+        now: datetime = connection.execute(sa.text("SELECT clock_timestamp()")).scalar_one()
+        return now.astimezone(UTC)
+
+
+def _open_engine(url: str, timeout_seconds: float) -> sa.Engine:
+    if not url.startswith("sqlite"):
+        return sa.create_engine(url, pool_pre_ping=True, pool_size=8, max_overflow=8)
+    path = sa.engine.make_url(url).database
+    if path:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    engine = sa.create_engine(
+        url, module=_sqlite_driver(), connect_args={"timeout": timeout_seconds}
+    )
+    sa.event.listen(engine, "connect", _prepare_sqlite)
+    sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _sqlite_driver() -> Any:
+    """The standard library's SQLite, unless this Python was built without extension loading."""
+    if hasattr(sqlite3.Connection, "enable_load_extension"):
+        return sqlite3
+    try:
+        return import_module("pysqlite3.dbapi2")
+    except ImportError:
+        raise StoreError(
+            "this Python's sqlite3 cannot load extensions, which vector search needs: run "
+            "`pip install pysqlite3-binary`, use another Python, or set PENSTOCK_DSN to a Postgres"
+        ) from None
+
+
+def _prepare_sqlite(connection: Any, _: object) -> None:
+    # The driver's own transaction handling would begin too late; `_begin_sqlite` does it.
+    connection.isolation_level = None
+    for pragma in _SQLITE_PRAGMAS:
+        connection.execute(pragma)
+    connection.enable_load_extension(True)
+    connection.load_extension(_vector_extension())
+    connection.enable_load_extension(False)
+
+
+@cache
+def _vector_extension() -> str:
+    """Where sqlite-vec lies. Importing it would import numpy, which quick commands do without."""
+    package = find_spec("sqlite_vec")
+    if package is None or package.origin is None:
+        raise StoreError("sqlite-vec is not installed; run `pip install sqlite-vec`")
+    return str(Path(package.origin).parent / "vec0")
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    # A writer takes its lock at once: upgrading a read later fails under contention.
+    writes = connection.get_execution_options().get("penstock_write")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+@contextmanager
+def _explained(url: str) -> Iterator[None]:
+    try:
+        yield
+    except OperationalError as error:
+        raise StoreError(
+            f"the database {mask_url(url)} cannot be used: {_first_line(error)}. "
+            "`penstock doctor` checks it."
+        ) from error
+    except DBAPIError as error:
+        raise StoreError(f"the database refused a statement: {_first_line(error)}") from error
+
+
+def _first_line(error: DBAPIError) -> str:
+    return str(error.orig).strip().partition("\n")[0]

@@ -1,0 +1,263 @@
+"""The tables. Migrations build them; a test holds the two together."""
+
+import sqlalchemy as sa
+
+from penstock.store.columns import Id, Json, NodeId, UtcDateTime, Vector
+
+metadata = sa.MetaData()
+
+# Written out, never bound: both databases use a partial index only when the condition is literal.
+ACTIVE_ITEM = sa.text("status IN ('pending', 'processing', 'retry_pending')")
+WAITING_ITEM = sa.text("status IN ('pending', 'retry_pending')")
+LEASED_ITEM = sa.text("status = 'processing'")
+ACTIVE_RUN = sa.text("status IN ('pending', 'initializing', 'ingesting')")
+
+sources = sa.Table(
+    "sources",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("location", sa.Text, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.UniqueConstraint("tenant_id", "name", name="uq_sources_tenant_name"),
+)
+
+nodes = sa.Table(
+    "nodes",
+    metadata,
+    sa.Column("seq", Id, primary_key=True),
+    sa.Column("id", NodeId, nullable=False, unique=True),
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("source_id", Id, sa.ForeignKey("sources.id")),
+    sa.Column("external_id", sa.Text, nullable=False),
+    sa.Column("url", sa.Text),
+    sa.Column("title", sa.Text),
+    sa.Column("profile", sa.Text),
+    sa.Column("media_type", sa.Text),
+    sa.Column("raw_key", sa.Text),
+    sa.Column("metadata", Json, nullable=False),
+    sa.Column("fields", Json, nullable=False),
+    # Change marks: written together with success, and only then.
+    sa.Column("content_hash", sa.Text),
+    sa.Column("simhash", sa.BigInteger),
+    sa.Column("etag", sa.Text),
+    sa.Column("last_modified", sa.Text),
+    sa.Column("extraction_status", sa.Text),
+    sa.Column("extraction_reason", sa.Text),
+    sa.Column("extraction_error", sa.Text),
+    sa.Column("extraction_model", sa.Text),
+    sa.Column("extraction_confidence", sa.Float),
+    sa.Column("extraction_version", sa.Text),
+    sa.Column("extracted_at", UtcDateTime),
+    sa.Column("embedding_status", sa.Text),
+    sa.Column("embedding_reason", sa.Text),
+    sa.Column("embedding_error", sa.Text),
+    sa.Column("embedding_identity", sa.Text),
+    sa.Column("embedded_hash", sa.Text),
+    sa.Column("embedded_at", UtcDateTime),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("updated_at", UtcDateTime, nullable=False),
+    sa.Column("expired_at", UtcDateTime),
+    sa.UniqueConstraint("source_id", "external_id", name="uq_nodes_source_external"),
+    sa.Index("ix_nodes_tenant", "tenant_id", "seq"),
+    sqlite_autoincrement=True,
+)
+
+texts = sa.Table(
+    "texts",
+    metadata,
+    sa.Column("seq", Id, sa.ForeignKey("nodes.seq", ondelete="CASCADE"), primary_key=True),
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+)
+
+embeddings = sa.Table(
+    "embeddings",
+    metadata,
+    sa.Column("seq", Id, sa.ForeignKey("nodes.seq", ondelete="CASCADE"), primary_key=True),
+    sa.Column("identity", sa.Text, primary_key=True),
+    sa.Column("vector", Vector, nullable=False),
+    sa.Column("drift", sa.Float),
+    sa.Column("embedded_at", UtcDateTime, nullable=False),
+)
+
+extractions = sa.Table(
+    "extractions",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("node_id", NodeId, nullable=False),
+    sa.Column("run_id", Id),
+    sa.Column("cache_key", sa.Text, nullable=False),
+    sa.Column("profile", sa.Text, nullable=False),
+    sa.Column("version", sa.Text, nullable=False),
+    sa.Column("model", sa.Text, nullable=False),
+    sa.Column("confidence", sa.Float, nullable=False),
+    sa.Column("fallback_reason", sa.Text),
+    sa.Column("fields", Json, nullable=False),
+    sa.Column("extracted_at", UtcDateTime, nullable=False),
+    sa.UniqueConstraint("tenant_id", "cache_key", name="uq_extractions_tenant_key"),
+    sa.Index("ix_extractions_node", "node_id"),
+)
+
+model_calls = sa.Table(
+    "model_calls",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("run_id", Id),
+    sa.Column("node_id", NodeId, nullable=False),
+    sa.Column("model", sa.Text, nullable=False),
+    sa.Column("outcome", sa.Text, nullable=False),
+    sa.Column("prompt_tokens", sa.Integer, nullable=False),
+    sa.Column("completion_tokens", sa.Integer, nullable=False),
+    sa.Column("seconds", sa.Float, nullable=False),
+    sa.Column("cost_usd", sa.Float, nullable=False),
+    sa.Column("called_at", UtcDateTime, nullable=False),
+    sa.Index("ix_model_calls_run", "run_id"),
+)
+
+runs = sa.Table(
+    "runs",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("source_id", Id, sa.ForeignKey("sources.id"), nullable=False),
+    sa.Column("profile", sa.Text),
+    sa.Column("force", sa.Boolean, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("paused_reason", sa.Text),
+    sa.Column("error", sa.Text),
+    sa.Column("flow_run_id", sa.Text),
+    sa.Column("lease_token", sa.Text),
+    sa.Column("lease_expires_at", UtcDateTime),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("started_at", UtcDateTime),
+    sa.Column("listed_at", UtcDateTime),
+    sa.Column("finished_at", UtcDateTime),
+    # Null until the run is finalized; then exact and never written again.
+    sa.Column("ready", sa.Integer),
+    sa.Column("skipped", sa.Integer),
+    sa.Column("error_count", sa.Integer),
+    sa.Column("expired", sa.Integer),
+    sa.Column("pending", sa.Integer),
+    sa.Index(
+        "uq_runs_one_active",
+        "source_id",
+        unique=True,
+        sqlite_where=ACTIVE_RUN,
+        postgresql_where=ACTIVE_RUN,
+    ),
+    sqlite_autoincrement=True,
+)
+
+run_documents = sa.Table(
+    "run_documents",
+    metadata,
+    sa.Column("run_id", Id, sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("external_id", sa.Text, primary_key=True),
+    sa.Column("node_id", NodeId),
+    sa.Column("url", sa.Text),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("change", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text),
+    sa.Column("error_class", sa.Text),
+    sa.Column("updated_at", UtcDateTime, nullable=False),
+    sa.Index("ix_run_documents_status", "run_id", "status"),
+)
+
+work_items = sa.Table(
+    "work_items",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("node_id", NodeId, nullable=False),
+    sa.Column("run_id", Id),
+    sa.Column("stage", sa.Text, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("outcome", sa.Text),
+    sa.Column("priority", sa.Integer, nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("rescues", sa.Integer, nullable=False),
+    sa.Column("run_at", UtcDateTime, nullable=False),
+    sa.Column("payload", Json, nullable=False),
+    sa.Column("lease_owner", sa.Text),
+    sa.Column("lease_token", sa.Text),
+    sa.Column("lease_expires_at", UtcDateTime),
+    sa.Column("claimed_at", UtcDateTime),
+    sa.Column("started_at", UtcDateTime),
+    sa.Column("error_class", sa.Text),
+    sa.Column("error_message", sa.Text),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("updated_at", UtcDateTime, nullable=False),
+    sa.Column("finished_at", UtcDateTime),
+    sa.Index(
+        "uq_work_items_one_active",
+        "node_id",
+        "stage",
+        unique=True,
+        sqlite_where=ACTIVE_ITEM,
+        postgresql_where=ACTIVE_ITEM,
+    ),
+    sa.Index(
+        "ix_work_items_due",
+        sa.text("priority DESC"),
+        "id",
+        sqlite_where=WAITING_ITEM,
+        postgresql_where=WAITING_ITEM,
+    ),
+    sa.Index(
+        "ix_work_items_lease",
+        "lease_expires_at",
+        sqlite_where=LEASED_ITEM,
+        postgresql_where=LEASED_ITEM,
+    ),
+    sa.Index("ix_work_items_run", "run_id", "stage", "status"),
+    sqlite_autoincrement=True,
+)
+
+attempts = sa.Table(
+    "attempts",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column(
+        "item_id", Id, sa.ForeignKey("work_items.id", ondelete="CASCADE"), nullable=False
+    ),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("owner", sa.Text),
+    sa.Column("error_class", sa.Text, nullable=False),
+    sa.Column("message", sa.Text, nullable=False),
+    sa.Column("failed_at", UtcDateTime, nullable=False),
+    sa.Index("ix_attempts_item", "item_id"),
+)
+
+workers = sa.Table(
+    "workers",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("version", sa.Text, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("started_at", UtcDateTime, nullable=False),
+    sa.Column("heartbeat_at", UtcDateTime, nullable=False),
+    sa.Column("completed", sa.Integer, nullable=False),
+    sa.Column("failed", sa.Integer, nullable=False),
+)
+
+events = sa.Table(
+    "events",
+    metadata,
+    sa.Column("seq", Id, primary_key=True),
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("run_id", Id),
+    sa.Column("node_id", NodeId),
+    sa.Column("stage", sa.Text, nullable=False),
+    sa.Column("level", sa.Text, nullable=False),
+    sa.Column("message", sa.Text, nullable=False),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.Index("ix_events_run", "run_id", "seq"),
+    sqlite_autoincrement=True,
+)

@@ -1,0 +1,1 @@
+"""The text stage: bytes in, readable text out, in child processes that can be killed."""

@@ -1,0 +1,46 @@
+"""Characters every store accepts: composed Unicode, no NULs, no lone surrogates, tidy lines."""
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+TITLE_CHARS = 300
+
+# Postgres refuses NUL in text and in jsonb, and UTF-8 cannot carry a lone surrogate.
+_REFUSED = re.compile("[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+_LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+_BLANK_LINES = re.compile(r"\n{3,}")
+
+
+def clean_text(text: str) -> str:
+    """The same text with nothing in it that a database or a reader would stumble over."""
+    text = _REFUSED.sub("", _LINE_ENDS.sub("\n", text))
+    text = "\n".join(map(str.rstrip, text.split("\n")))
+    return unicodedata.normalize("NFC", _BLANK_LINES.sub("\n\n", text)).strip()
+
+
+def clean_line(text: str) -> str:
+    """The text on one line, with single spaces."""
+    return " ".join(clean_text(text).split())
+
+
+def clean_title(title: str | None) -> str | None:
+    """One trimmed line of at most 300 characters, or nothing."""
+    return clean_line(title or "")[:TITLE_CHARS].strip() or None
+
+
+def clean_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata whose strings are clean, without the entries that say nothing."""
+    cleaned = {key: _clean_value(value) for key, value in metadata.items()}
+    return {key: value for key, value in cleaned.items() if value not in (None, "", [], {})}
+
+
+def _clean_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        return [_clean_value(item) for item in value]
+    if isinstance(value, Mapping):
+        return clean_metadata(value)
+    return value

@@ -1,0 +1,129 @@
+"""One document in, its readable text out, by the extractor for what the document really is."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from penstock.documents import ExtractedText, RawDocument
+from penstock.errors import DocumentFault, ErrorClass
+from penstock.text import kinds
+from penstock.text.characters import clean_metadata, clean_text, clean_title
+from penstock.text.docx import extract_docx
+from penstock.text.html import extract_page, read_page
+from penstock.text.kinds import detect_media_type
+from penstock.text.pdf import extract_pdf
+from penstock.text.plain import (
+    extract_csv,
+    extract_json,
+    extract_markdown,
+    extract_plain,
+    extract_rst,
+    extract_xml,
+)
+from penstock.text.postings import describe_posting, extract_posting
+
+_PACKAGES = {"docx": "python-docx", "charset_normalizer": "charset-normalizer"}
+_ENCRYPTED_OFFICE = "EncryptedPackage".encode("utf-16-le")
+
+
+def extract_text(raw: RawDocument) -> ExtractedText:
+    """Readable, clean text of one document; raises DocumentFault when there is none to be had."""
+    if not raw.content:
+        raise DocumentFault(ErrorClass.EMPTY, f"{raw.name}: the file is empty (0 bytes)")
+    extracted = _clean(_dispatch(raw))
+    if not extracted.text:
+        raise DocumentFault(ErrorClass.EMPTY, f"{raw.name}: there is no text in it")
+    return extracted
+
+
+def _dispatch(raw: RawDocument) -> ExtractedText:
+    media_type = detect_media_type(raw)
+    extract = _EXTRACTORS.get(media_type)
+    if extract is None:
+        raise _refusal(raw, media_type)
+    try:
+        return extract(raw)
+    except (DocumentFault, MemoryError):
+        raise
+    except ImportError as error:
+        raise _missing_library(raw, error) from error
+    except Exception as error:
+        raise DocumentFault(
+            ErrorClass.UNKNOWN,
+            f"{raw.name}: reading it as {media_type} failed ({type(error).__name__}: {error})",
+        ) from error
+
+
+def _extract_web_page(raw: RawDocument) -> ExtractedText:
+    page = read_page(raw)
+    return extract_posting(page) or describe_posting(extract_page(page), page, raw.name)
+
+
+_EXTRACTORS: dict[str, Callable[[RawDocument], ExtractedText]] = {
+    kinds.PDF: extract_pdf,
+    kinds.DOCX: extract_docx,
+    kinds.HTML: _extract_web_page,
+    kinds.XML: extract_xml,
+    kinds.JSON: extract_json,
+    kinds.CSV: extract_csv,
+    kinds.MARKDOWN: extract_markdown,
+    kinds.RST: extract_rst,
+    kinds.PLAIN: extract_plain,
+}
+
+
+def _clean(extracted: ExtractedText) -> ExtractedText:
+    return replace(
+        extracted,
+        text=clean_text(extracted.text),
+        title=clean_title(extracted.title),
+        metadata=clean_metadata(extracted.metadata),
+    )
+
+
+def _refusal(raw: RawDocument, media_type: str) -> DocumentFault:
+    if media_type == kinds.OLE:
+        return _ole_refusal(raw)
+    if media_type == kinds.ZIP and not _opens_as_zip(raw.content):
+        return DocumentFault(
+            ErrorClass.CORRUPTION, f"{raw.name}: the archive is broken or cut short"
+        )
+    if media_type.startswith("image/"):
+        advice = "it is an image; run OCR on it and send the text"
+    else:
+        advice = "send it as PDF, DOCX, HTML or text"
+    return DocumentFault(
+        ErrorClass.UNSUPPORTED, f"{raw.name}: {media_type} is not supported: {advice}"
+    )
+
+
+def _ole_refusal(raw: RawDocument) -> DocumentFault:
+    if _ENCRYPTED_OFFICE in raw.content:
+        return DocumentFault(
+            ErrorClass.FORBIDDEN,
+            f"{raw.name}: the document is encrypted; remove its password and send it again",
+        )
+    return DocumentFault(
+        ErrorClass.UNSUPPORTED,
+        f"{raw.name}: the old binary Office format (.doc) is not supported: "
+        "save it as .docx or PDF and send that",
+    )
+
+
+def _opens_as_zip(content: bytes) -> bool:
+    import zipfile
+    from io import BytesIO
+
+    try:
+        with zipfile.ZipFile(BytesIO(content)):
+            return True
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return False
+
+
+def _missing_library(raw: RawDocument, error: ImportError) -> DocumentFault:
+    module = (error.name or "penstock").split(".")[0]
+    package = _PACKAGES.get(module, module)
+    return DocumentFault(
+        ErrorClass.EXTRACTOR_MISSING,
+        f"{raw.name}: the library {package} cannot be imported ({error}): pip install {package}",
+    )

@@ -1,0 +1,92 @@
+"""A worker's heartbeat: a thread that renews its leases and says in the database that it lives."""
+
+import logging
+import os
+import platform
+import threading
+import uuid
+from types import TracebackType
+from typing import Self
+
+import sqlalchemy as sa
+
+from penstock import __version__
+from penstock.errors import PenstockError
+from penstock.store.database import Database, Tx
+from penstock.store.schema import workers
+from penstock.work.queue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+
+def new_owner() -> str:
+    """A name for one worker: readable, and never used twice."""
+    return f"{platform.node()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+
+
+class Heart:
+    """Beats from entering the block to leaving it."""
+
+    def __init__(self, database: Database, queue: WorkQueue, *, every_seconds: float) -> None:
+        self.owner = new_owner()
+        self.completed = 0
+        self.failed = 0
+        self._database = database
+        self._queue = queue
+        self._every_seconds = every_seconds
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._beat_on, name="penstock-heart", daemon=True)
+
+    def __enter__(self) -> Self:
+        with self._database.write() as tx:
+            tx.execute(sa.insert(workers).values(self._birth(tx)))
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._beat("stopped")
+
+    def _beat_on(self) -> None:
+        while not self._stopping.wait(self._every_seconds):
+            self._beat("running")
+
+    def _beat(self, status: str) -> None:
+        try:
+            with self._database.write() as tx:
+                self._queue.renew(tx, self.owner)
+                tx.execute(self._sign_of_life(tx, status))
+        except PenstockError as error:
+            # The lease outlives several beats; the next one may get through.
+            log.warning("worker %s could not renew its leases: %s", self.owner, error)
+
+    def _birth(self, tx: Tx) -> dict[str, object]:
+        return {
+            "id": self.owner,
+            "host": platform.node(),
+            "pid": os.getpid(),
+            "version": __version__,
+            "status": "running",
+            "started_at": tx.now,
+            "heartbeat_at": tx.now,
+            "completed": 0,
+            "failed": 0,
+        }
+
+    def _sign_of_life(self, tx: Tx, status: str) -> sa.Update:
+        return (
+            sa.update(workers)
+            .where(workers.c.id == self.owner)
+            .values(
+                status=status,
+                heartbeat_at=tx.now,
+                completed=self.completed,
+                failed=self.failed,
+            )
+        )

@@ -1,0 +1,364 @@
+"""The life of a work item: enqueue, claim, start, complete, fail, release, cancel, requeue.
+
+Every change a worker makes is guarded by its lease token and by the state it expects, so a worker
+that lost its lease changes nothing. All functions run inside the caller's transaction: what they
+change and what the caller changes beside it happen together or not at all.
+"""
+
+import uuid
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from penstock.documents import Fault, Stage
+from penstock.errors import ErrorClass
+from penstock.store.database import Tx
+from penstock.store.schema import ACTIVE_ITEM, LEASED_ITEM, WAITING_ITEM, attempts, nodes, work_items
+from penstock.work.items import Claim, ItemStatus, NewItem, Outcome, Verdict, WorkItem
+from penstock.work.retry import RetryRules
+
+_NODE_STATUS = {Stage.EXTRACT: nodes.c.extraction_status, Stage.EMBED: nodes.c.embedding_status}
+NO_LEASE: dict[str, Any] = {
+    "lease_owner": None,
+    "lease_token": None,
+    "lease_expires_at": None,
+    "claimed_at": None,
+    "started_at": None,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkQueue:
+    """The rules by which items are leased and tried again."""
+
+    rules: RetryRules
+    lease_seconds: float = 60.0
+    job_timeout_seconds: float = 1800.0
+
+    def enqueue(
+        self, tx: Tx, items: Sequence[NewItem], *, replace_active: bool = False
+    ) -> dict[tuple[str, Stage], int]:
+        """Record work; the ids of what was recorded, by node and stage.
+
+        A node's stage has at most one active item. By default a second one is not recorded.
+        `replace_active` is for new content: the active item starts over with the new payload, and
+        a worker busy with the old one is fenced out.
+        """
+        if not items:
+            return {}
+        insert = tx.insert(work_items)
+        conflict: dict[str, Any] = {
+            "index_elements": ["node_id", "stage"],
+            "index_where": ACTIVE_ITEM,
+        }
+        if replace_active:
+            fresh = {
+                name: insert.excluded[name]
+                for name in ("run_id", "payload", "priority", "run_at", "updated_at")
+            }
+            renewed = {"status": ItemStatus.PENDING, "attempts": 0, "rescues": 0}
+            statement = insert.on_conflict_do_update(**conflict, set_=fresh | renewed | NO_LEASE)
+        else:
+            statement = insert.on_conflict_do_nothing(**conflict)
+        rows = list({(i.node_id, i.stage): _new_row(i, tx.now) for i in items}.values())
+        keys = work_items.c
+        found = tx.execute(statement.returning(keys.id, keys.node_id, keys.stage), rows)
+        recorded = {(row.node_id, Stage(row.stage)): row.id for row in found}
+        self._mark_nodes(tx, "queued", recorded)
+        return recorded
+
+    def claim(
+        self,
+        tx: Tx,
+        owner: str,
+        *,
+        stages: Collection[Stage] = tuple(Stage),
+        limit: int = 64,
+        run_id: int | None = None,
+    ) -> Claim:
+        """Lease what is due: highest priority first, then oldest. May be empty.
+
+        An item that has already taken a worker down with it is leased alone, so that it cannot
+        take neighbours along the next time.
+        """
+        due = (
+            sa.select(*item_columns())
+            .where(WAITING_ITEM, work_items.c.run_at <= tx.now, work_items.c.stage.in_(stages))
+            .order_by(work_items.c.priority.desc(), work_items.c.id)
+            .limit(limit)
+            .with_for_update(skip_locked=True)
+        )
+        if run_id is not None:
+            due = due.where(work_items.c.run_id == run_id)
+        items = _together([item_from(row) for row in tx.execute(due)])
+        claim = Claim(uuid.uuid4().hex, owner, tuple(items))
+        if claim:
+            lease = self._lease(tx, claim) | {"status": ItemStatus.PROCESSING}
+            ours = work_items.c.id.in_(claim.ids)
+            tx.execute(sa.update(work_items).where(ours).values(lease))
+        return claim
+
+    def start(self, tx: Tx, claim: Claim, items: Sequence[WorkItem]) -> None:
+        """Say that work on these begins now; from here a worker's death counts as a rescue."""
+        owned = _owned(claim, [item.id for item in items])
+        tx.execute(sa.update(work_items).where(owned).values(started_at=tx.now))
+        self._mark_nodes(tx, "processing", [(item.node_id, item.stage) for item in items])
+
+    def complete(
+        self, tx: Tx, claim: Claim, items: Sequence[WorkItem], outcome: Outcome
+    ) -> list[WorkItem]:
+        """Complete what is still ours; the items whose result may be written."""
+        if not items:
+            return []
+        values = NO_LEASE | {
+            "status": ItemStatus.COMPLETE,
+            "outcome": outcome,
+            "updated_at": tx.now,
+            "finished_at": tx.now,
+            # Kept for "how long did it take".
+            "started_at": work_items.c.started_at,
+        }
+        done = (
+            sa.update(work_items)
+            .where(_owned(claim, [item.id for item in items]))
+            .values(values)
+            .returning(work_items.c.id)
+        )
+        ours = set(tx.execute(done).scalars())
+        return [item for item in items if item.id in ours]
+
+    def open_next(
+        self, tx: Tx, claim: Claim, items: Sequence[WorkItem], stage: Stage, *, leased: bool
+    ) -> Claim:
+        """Record the next stage of these documents, already under the same lease if `leased`.
+
+        If the node's next stage is active already, that item takes over the run and its payload
+        but keeps its own lease: the work is done once, by whoever has it.
+        """
+        if not items:
+            return replace(claim, items=())
+        lease = self._lease(tx, claim) if leased else {}
+        status = ItemStatus.PROCESSING if leased else ItemStatus.PENDING
+        rows = [
+            _new_row(replace_stage(item, stage), tx.now) | lease | {"status": status}
+            for item in items
+        ]
+        insert = tx.insert(work_items)
+        statement = insert.on_conflict_do_update(
+            index_elements=["node_id", "stage"],
+            index_where=ACTIVE_ITEM,
+            set_={"run_id": insert.excluded.run_id, "payload": insert.excluded.payload},
+        )
+        found = tx.execute(statement.returning(*item_columns(), work_items.c.lease_token), rows)
+        ours = [item_from(row) for row in found if leased and row.lease_token == claim.token]
+        if not leased:
+            self._mark_nodes(tx, "queued", [(item.node_id, stage) for item in items])
+        return replace(claim, items=tuple(sorted(ours, key=lambda item: item.id)))
+
+    def fail(
+        self, tx: Tx, claim: Claim, faults: Sequence[tuple[WorkItem, Fault]]
+    ) -> list[Verdict]:
+        """Record failures of what is still ours: each waits for its retry, or is dead."""
+        verdicts = [self._fail_one(tx, claim, item, fault) for item, fault in faults]
+        return [verdict for verdict in verdicts if verdict is not None]
+
+    def release(self, tx: Tx, claim: Claim) -> int:
+        """Give back what is still ours, at no cost to the items."""
+        ours = sa.and_(LEASED_ITEM, work_items.c.lease_token == claim.token)
+        return self._to_pending(tx, ours, {})
+
+    def take_back(self, tx: Tx, ids: Sequence[int], *, rescued: bool, note: str) -> int:
+        """Make pending again what a dead worker held; a rescue is counted if it had begun."""
+        values = {
+            "rescues": work_items.c.rescues + (1 if rescued else 0),
+            "error_message": _appended_once(note),
+        }
+        return self._to_pending(tx, sa.and_(LEASED_ITEM, work_items.c.id.in_(ids)), values)
+
+    def renew(self, tx: Tx, owner: str) -> int:
+        """Heartbeat: extend every lease of this owner that is within the hard limit per job."""
+        oldest = tx.now - timedelta(seconds=self.job_timeout_seconds)
+        renewed = (
+            sa.update(work_items)
+            .where(work_items.c.status == ItemStatus.PROCESSING, work_items.c.lease_owner == owner)
+            .where(work_items.c.claimed_at > oldest)
+            .values(lease_expires_at=self._expiry(tx))
+        )
+        return tx.execute(renewed).rowcount
+
+    def cancel(self, tx: Tx, *conditions: sa.ColumnElement[bool]) -> list[WorkItem]:
+        """Cancel active items; a worker busy with one can no longer write."""
+        cancelled = (
+            sa.update(work_items)
+            .where(ACTIVE_ITEM, *conditions)
+            .values(
+                NO_LEASE
+                | {"status": ItemStatus.CANCELLED, "updated_at": tx.now, "finished_at": tx.now}
+            )
+            .returning(*item_columns())
+        )
+        return [item_from(row) for row in tx.execute(cancelled)]
+
+    def requeue(self, tx: Tx, *conditions: sa.ColumnElement[bool], note: str) -> list[WorkItem]:
+        """Failed items become pending again, with full budgets and their history kept."""
+        # An item requeued beside an active one of the same node and stage would double the work.
+        twin = work_items.alias("twin")
+        active_twin = (
+            sa.exists()
+            .where(twin.c.node_id == work_items.c.node_id, twin.c.stage == work_items.c.stage)
+            .where(twin.c.status.in_(["pending", "processing", "retry_pending"]))
+        )
+        again = (
+            sa.update(work_items)
+            .where(work_items.c.status == ItemStatus.FAILED, ~active_twin, *conditions)
+            .values(
+                NO_LEASE
+                | {
+                    "status": ItemStatus.PENDING,
+                    "attempts": 0,
+                    "rescues": 0,
+                    "run_at": tx.now,
+                    "updated_at": tx.now,
+                    "finished_at": None,
+                    "error_message": _appended(note),
+                }
+            )
+            .returning(*item_columns())
+        )
+        items = [item_from(row) for row in tx.execute(again)]
+        self._mark_nodes(tx, "queued", [(item.node_id, item.stage) for item in items])
+        return items
+
+    def _fail_one(self, tx: Tx, claim: Claim, item: WorkItem, fault: Fault) -> Verdict | None:
+        free = fault.kind is ErrorClass.RATE_LIMITED
+        spent = item.attempts + (0 if free else 1)
+        delay = self.rules[item.stage].next_delay(fault, spent)
+        values = NO_LEASE | {
+            "status": ItemStatus.FAILED if delay is None else ItemStatus.RETRY_PENDING,
+            "attempts": spent,
+            "run_at": tx.now + timedelta(seconds=delay or 0.0),
+            "error_class": fault.kind,
+            "error_message": fault.message,
+            "updated_at": tx.now,
+            "finished_at": tx.now if delay is None else None,
+        }
+        if tx.execute(sa.update(work_items).where(_owned(claim, [item.id])).values(values)).rowcount:
+            record_attempt(tx, item, spent, claim.owner, fault)
+            if delay is not None:
+                self._mark_nodes(tx, "queued", [(item.node_id, item.stage)])
+            return Verdict(item, fault, dead=delay is None)
+        return None
+
+    def _to_pending(
+        self, tx: Tx, which: sa.ColumnElement[bool], values: dict[str, Any]
+    ) -> int:
+        pending = {"status": ItemStatus.PENDING, "updated_at": tx.now}
+        given_back = (
+            sa.update(work_items)
+            .where(which)
+            .values(NO_LEASE | pending | values)
+            .returning(work_items.c.node_id, work_items.c.stage)
+        )
+        rows = [(row.node_id, Stage(row.stage)) for row in tx.execute(given_back)]
+        self._mark_nodes(tx, "queued", rows)
+        return len(rows)
+
+    def _lease(self, tx: Tx, claim: Claim) -> dict[str, Any]:
+        return {
+            "lease_owner": claim.owner,
+            "lease_token": claim.token,
+            "lease_expires_at": self._expiry(tx),
+            "claimed_at": tx.now,
+            "started_at": None,
+            "updated_at": tx.now,
+        }
+
+    def _expiry(self, tx: Tx) -> datetime:
+        return tx.now + timedelta(seconds=self.lease_seconds)
+
+    def _mark_nodes(self, tx: Tx, status: str, pairs: Collection[tuple[str, Stage]]) -> None:
+        for stage, column in _NODE_STATUS.items():
+            ids = [node_id for node_id, item_stage in pairs if item_stage is stage]
+            if ids:
+                tx.execute(sa.update(nodes).where(nodes.c.id.in_(ids)).values({column.name: status}))
+
+
+def record_attempt(tx: Tx, item: WorkItem, attempt: int, owner: str | None, fault: Fault) -> None:
+    """Append one line to the item's error history."""
+    tx.execute(
+        sa.insert(attempts).values(
+            item_id=item.id,
+            attempt=attempt,
+            owner=owner,
+            error_class=fault.kind,
+            message=fault.message,
+            failed_at=tx.now,
+        )
+    )
+
+
+def replace_stage(item: WorkItem, stage: Stage) -> NewItem:
+    return NewItem(item.tenant_id, item.node_id, stage, item.run_id, item.priority, item.payload)
+
+
+def _appended(note: str) -> sa.ColumnElement[str]:
+    return sa.func.coalesce(work_items.c.error_message + "\n\n", "") + note
+
+
+def _appended_once(note: str) -> sa.ColumnElement[str]:
+    already = work_items.c.error_message.contains(note, autoescape=True)
+    return sa.case((already, work_items.c.error_message), else_=_appended(note))
+
+
+def _owned(claim: Claim, ids: Sequence[int]) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        work_items.c.id.in_(ids),
+        work_items.c.lease_token == claim.token,
+        work_items.c.status == ItemStatus.PROCESSING,
+    )
+
+
+def _new_row(item: NewItem, now: datetime) -> dict[str, Any]:
+    return {
+        "tenant_id": item.tenant_id,
+        "node_id": item.node_id,
+        "run_id": item.run_id,
+        "stage": item.stage,
+        "status": ItemStatus.PENDING,
+        "priority": item.priority,
+        "attempts": 0,
+        "rescues": 0,
+        "run_at": now,
+        "payload": dict(item.payload),
+        "created_at": now,
+        "updated_at": now,
+    }
+
+
+def item_columns() -> list[sa.ColumnElement[Any]]:
+    c = work_items.c
+    return [c.id, c.tenant_id, c.node_id, c.run_id, c.stage, c.priority, c.attempts, c.rescues, c.payload]
+
+
+def item_from(row: sa.Row[Any]) -> WorkItem:
+    return WorkItem(
+        id=row.id,
+        tenant_id=row.tenant_id,
+        node_id=row.node_id,
+        stage=Stage(row.stage),
+        run_id=row.run_id,
+        priority=row.priority,
+        attempts=row.attempts,
+        rescues=row.rescues,
+        payload=row.payload,
+    )
+
+
+def _together(items: list[WorkItem]) -> list[WorkItem]:
+    """The items one worker takes in one claim: one suspect, or any number of unsuspected."""
+    if items and items[0].rescues:
+        return items[:1]
+    return [item for item in items if not item.rescues]

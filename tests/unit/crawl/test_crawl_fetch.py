@@ -1,0 +1,294 @@
+import gzip
+import threading
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from penstock.crawl.fetch import Fetched, Fetcher, Marks, NotModified
+from penstock.crawl.listing import Listed
+from penstock.crawl.politeness import HostGates
+from penstock.crawl.retry import HttpFault, is_worth_retrying, parse_retry_after
+from penstock.errors import DocumentFault, ErrorClass
+
+from .conftest import MakeFetcher
+from .scripted import Reply, ScriptedServer, free_port
+
+
+def listed(url: str) -> Listed:
+    return Listed(url, url)
+
+
+def fault_of(fetcher: Fetcher, url: str) -> DocumentFault:
+    with pytest.raises(DocumentFault) as caught:
+        fetcher.fetch(listed(url))
+    return caught.value
+
+
+def test_a_page_comes_with_its_type_and_marks(server: ScriptedServer, fetcher: Fetcher) -> None:
+    headers = {
+        "Content-Type": "text/html; charset=utf-8",
+        "ETag": '"v1"',
+        "Last-Modified": "Mon, 06 Jan 2025 10:00:00 GMT",
+    }
+    url = server.reply("/a", Reply(body=b"<p>hi", headers=headers))
+    assert fetcher.fetch(listed(url)) == Fetched(
+        b"<p>hi", "text/html; charset=utf-8", '"v1"', "Mon, 06 Jan 2025 10:00:00 GMT", url
+    )
+
+
+def test_requests_say_honestly_who_asks(server: ScriptedServer, fetcher: Fetcher) -> None:
+    fetcher.get(server.page("/a", "x"))
+    assert server.asked[-1].headers["user-agent"].startswith("Penstock/")
+
+
+def test_an_unchanged_page_is_not_sent_again(server: ScriptedServer, fetcher: Fetcher) -> None:
+    url = server.reply("/a", Reply(304))
+    marks = Marks(etag='"v1"', last_modified="Mon, 06 Jan 2025 10:00:00 GMT")
+    assert fetcher.fetch(listed(url), marks) == NotModified()
+    sent = server.asked[-1].headers
+    assert sent["if-none-match"] == '"v1"'
+    assert sent["if-modified-since"] == "Mon, 06 Jan 2025 10:00:00 GMT"
+
+
+def test_not_modified_without_marks_is_a_fault(server: ScriptedServer, fetcher: Fetcher) -> None:
+    assert fault_of(fetcher, server.reply("/a", Reply(304))).kind is ErrorClass.UNAVAILABLE
+
+
+def test_a_mark_that_fits_no_header_is_not_kept(server: ScriptedServer, fetcher: Fetcher) -> None:
+    url = server.reply("/a", Reply(headers={"ETag": '"é"'}))
+    assert fetcher.get(url).etag is None
+
+
+def test_redirects_are_followed_to_the_final_url(server: ScriptedServer, fetcher: Fetcher) -> None:
+    start = server.reply("/a", Reply(301, headers={"Location": "/b/../c"}))
+    end = server.page("/c", "there")
+    fetched = fetcher.get(start)
+    assert (fetched.content, fetched.final_url) == (b"there", end)
+
+
+def test_a_redirect_loop_ends(server: ScriptedServer, fetcher: Fetcher) -> None:
+    fault = fault_of(fetcher, server.reply("/a", Reply(302, headers={"Location": "/a"})))
+    assert "more than 5 redirects" in str(fault)
+    assert len(server.requests_for("/a")) == 6
+
+
+@pytest.mark.parametrize("location", ["file:///etc/passwd", "ftp://127.0.0.1/", "http://[bad"])
+def test_a_redirect_away_from_http_is_refused(
+    server: ScriptedServer, fetcher: Fetcher, location: str
+) -> None:
+    fault = fault_of(fetcher, server.reply("/a", Reply(302, headers={"Location": location})))
+    assert fault.kind is ErrorClass.FORBIDDEN
+
+
+def test_a_declared_size_over_the_cap_is_refused(
+    server: ScriptedServer, make_fetcher: MakeFetcher
+) -> None:
+    fault = fault_of(make_fetcher(max_bytes=10), server.page("/a", "x" * 11))
+    assert fault.kind is ErrorClass.TOO_LARGE
+    assert "11 bytes" in str(fault)
+    assert "PENSTOCK_MAX_DOCUMENT_BYTES" in str(fault)
+
+
+def test_a_body_of_undeclared_size_stops_at_the_cap(
+    server: ScriptedServer, make_fetcher: MakeFetcher
+) -> None:
+    url = server.reply("/a", Reply(body=b"x" * 200_000, length=-1))
+    assert fault_of(make_fetcher(max_bytes=1000), url).kind is ErrorClass.TOO_LARGE
+
+
+def test_a_body_exactly_at_the_cap_is_accepted(
+    server: ScriptedServer, make_fetcher: MakeFetcher
+) -> None:
+    url = server.page("/a", "x" * 10)
+    assert make_fetcher(max_bytes=10).get(url).content == b"x" * 10
+
+
+def test_a_body_shorter_than_declared_is_a_failed_transfer(
+    server: ScriptedServer, fetcher: Fetcher
+) -> None:
+    url = server.reply("/a", Reply(body=b"cut", length=100))
+    fault = fault_of(fetcher, url)
+    assert fault.kind is ErrorClass.UNAVAILABLE
+    assert len(server.requests_for("/a")) == 3
+
+
+def test_gzip_is_unpacked(server: ScriptedServer, fetcher: Fetcher) -> None:
+    packed = gzip.compress(b"one ") + gzip.compress(b"two" * 100_000)
+    url = server.reply("/a", Reply(body=packed, headers={"Content-Encoding": "gzip"}))
+    assert fetcher.get(url).content == b"one " + b"two" * 100_000
+
+
+def test_a_gzip_bomb_stays_within_bounds(server: ScriptedServer, make_fetcher: MakeFetcher) -> None:
+    bomb = gzip.compress(bytes(200 * 1024 * 1024), compresslevel=9)
+    url = server.reply("/a", Reply(body=bomb, headers={"Content-Encoding": "gzip"}))
+    fetcher = make_fetcher(max_bytes=1024 * 1024)
+    tracemalloc.start()
+    try:
+        fault = fault_of(fetcher, url)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert fault.kind is ErrorClass.TOO_LARGE
+    assert peak < 20 * 1024 * 1024
+
+
+@pytest.mark.parametrize("body", [b"not gzip", gzip.compress(b"whole")[:-4]])
+def test_damaged_gzip_is_a_failed_transfer(
+    server: ScriptedServer, fetcher: Fetcher, body: bytes
+) -> None:
+    url = server.reply("/a", Reply(body=body, headers={"Content-Encoding": "gzip"}))
+    assert fault_of(fetcher, url).kind is ErrorClass.UNAVAILABLE
+
+
+def test_a_coding_nobody_offered_is_unsupported(server: ScriptedServer, fetcher: Fetcher) -> None:
+    url = server.reply("/a", Reply(body=b"x", headers={"Content-Encoding": "br"}))
+    assert fault_of(fetcher, url).kind is ErrorClass.UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (401, ErrorClass.FORBIDDEN),
+        (403, ErrorClass.FORBIDDEN),
+        (404, ErrorClass.UNAVAILABLE),
+        (410, ErrorClass.UNAVAILABLE),
+        (418, ErrorClass.UNAVAILABLE),
+    ],
+)
+def test_a_final_status_is_not_asked_again(
+    server: ScriptedServer, fetcher: Fetcher, status: int, kind: ErrorClass
+) -> None:
+    fault = fault_of(fetcher, server.reply("/a", Reply(status)))
+    assert fault.kind is kind
+    assert f"HTTP {status}" in str(fault)
+    assert len(server.requests_for("/a")) == 1
+
+
+def test_retry_after_is_waited_for_and_then_the_page_comes(
+    server: ScriptedServer, fetcher: Fetcher, naps: list[float]
+) -> None:
+    url = server.reply("/a", Reply(429, headers={"Retry-After": "7"}), Reply(body=b"ok"))
+    assert fetcher.get(url).content == b"ok"
+    assert naps == [pytest.approx(7, abs=0.5)]
+
+
+def test_a_host_that_asks_for_time_gets_it_from_every_thread(
+    server: ScriptedServer, make_fetcher: MakeFetcher, naps: list[float]
+) -> None:
+    fetcher = make_fetcher(tries=1)
+    fault_of(fetcher, server.reply("/busy", Reply(503, headers={"Retry-After": "9"})))
+    fetcher.get(server.page("/other", "x"))
+    assert naps == [pytest.approx(9, abs=0.5)]
+
+
+def test_a_long_retry_after_is_handed_back_at_once(
+    server: ScriptedServer, fetcher: Fetcher, naps: list[float]
+) -> None:
+    fault = fault_of(fetcher, server.reply("/a", Reply(429, headers={"Retry-After": "3600"})))
+    assert (fault.kind, fault.retry_after_seconds) == (ErrorClass.RATE_LIMITED, 3600)
+    assert len(server.requests_for("/a")) == 1
+    assert naps == []
+
+
+def test_a_server_error_is_tried_three_times_with_growing_waits(
+    server: ScriptedServer, fetcher: Fetcher, naps: list[float]
+) -> None:
+    fault = fault_of(fetcher, server.reply("/a", Reply(500)))
+    assert fault.kind is ErrorClass.UNAVAILABLE
+    assert "HTTP 500" in str(fault)
+    assert len(server.requests_for("/a")) == 3
+    assert 0.5 <= naps[0] <= 0.75
+    assert 1.0 <= naps[1] <= 1.5
+
+
+def test_a_server_error_that_passes_does_no_harm(server: ScriptedServer, fetcher: Fetcher) -> None:
+    url = server.reply("/a", Reply(502), Reply(body=b"ok"))
+    assert fetcher.get(url).content == b"ok"
+
+
+def test_a_stalling_server_is_a_timeout(server: ScriptedServer, make_fetcher: MakeFetcher) -> None:
+    url = server.reply("/a", Reply(length=10, body=b"x", stall=True))
+    fault = fault_of(make_fetcher(timeout_seconds=0.2, tries=1), url)
+    assert fault.kind is ErrorClass.TIMEOUT
+    assert url in str(fault)
+
+
+def test_a_body_that_only_drips_is_a_timeout(
+    server: ScriptedServer, make_fetcher: MakeFetcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = server.page("/a", "x")
+    fetcher = make_fetcher(tries=1)
+    fetcher.get(url)
+    monkeypatch.setattr("penstock.crawl.client._BODY_TIMEOUTS", 0)
+    fault = fault_of(fetcher, url)
+    assert fault.kind is ErrorClass.TIMEOUT
+    assert "did not arrive within" in str(fault)
+
+
+def test_a_host_without_a_server_is_unavailable(fetcher: Fetcher) -> None:
+    fault = fault_of(fetcher, f"http://127.0.0.1:{free_port()}/a")
+    assert fault.kind is ErrorClass.UNAVAILABLE
+
+
+def test_no_cookie_goes_from_one_page_to_the_next(server: ScriptedServer, fetcher: Fetcher) -> None:
+    fetcher.get(server.reply("/a", Reply(headers={"Set-Cookie": "who=me"})))
+    fetcher.get(server.page("/b", "x"))
+    assert "cookie" not in server.asked[-1].headers
+
+
+def test_requests_to_one_host_keep_their_distance(
+    server: ScriptedServer, make_fetcher: MakeFetcher, naps: list[float]
+) -> None:
+    fetcher = make_fetcher(delay_seconds=5.0)
+    fetcher.get(server.page("/a", "x"))
+    assert len(server.asked) == 2
+    assert naps == [pytest.approx(5, abs=0.5)]
+
+
+def test_threads_share_a_fetcher(server: ScriptedServer, make_fetcher: MakeFetcher) -> None:
+    urls = [server.page(f"/{number}", f"page {number}") for number in range(40)]
+    fetcher = make_fetcher(concurrency_per_host=3)
+    with ThreadPoolExecutor(8) as pool:
+        contents = [fetched.content for fetched in pool.map(fetcher.get, urls)]
+    assert contents == [f"page {number}".encode() for number in range(40)]
+    assert len(server.requests_for("/robots.txt")) == 1
+
+
+def test_a_host_has_no_more_visitors_than_allowed() -> None:
+    gates = HostGates(0.0, 1, lambda _: None)
+    entered = threading.Event()
+
+    def visit() -> None:
+        with gates.turn("a.test"):
+            entered.set()
+
+    with gates.turn("a.test"):
+        visitor = threading.Thread(target=visit)
+        visitor.start()
+        with gates.turn("b.test"):
+            assert not entered.wait(0.05)
+    visitor.join(5)
+    assert entered.is_set()
+
+
+def test_retry_after_may_be_a_number_or_a_date() -> None:
+    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
+    assert parse_retry_after("120") == 120
+    assert parse_retry_after(soon) == pytest.approx(60, abs=5)
+    assert parse_retry_after("Mon, 06 Jan 2020 10:00:00 GMT") == 0
+    assert [parse_retry_after(value) for value in (None, "", "soon", "-5", "²")] == [None] * 5
+
+
+@pytest.mark.parametrize(
+    ("status", "worth"), [(None, True), (429, True), (500, True), (503, True), (404, False)]
+)
+def test_only_passing_troubles_are_worth_a_retry(status: int | None, worth: bool) -> None:
+    fault = HttpFault(ErrorClass.UNAVAILABLE, "x", status=status)
+    assert is_worth_retrying(fault) is worth
+
+
+def test_a_plain_fault_is_not_worth_a_retry() -> None:
+    assert not is_worth_retrying(DocumentFault(ErrorClass.UNAVAILABLE, "x"))
