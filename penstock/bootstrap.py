@@ -47,7 +47,7 @@ class App:
     def raw(self) -> "RawStore":
         from penstock.crawl.rawstore import LocalRawStore
 
-        return LocalRawStore(self.settings.home)
+        return LocalRawStore(self.settings.raw_folder or self.settings.home)
 
     @cached_property
     def fetcher(self) -> "Fetcher":

@@ -7,6 +7,7 @@ setting that is silently ignored is how backlogs get lost.
 import difflib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -100,6 +101,7 @@ class Settings(_Section):
         validation_alias=AliasChoices("PENSTOCK_DSN", "ACTIVEKG_DSN"),
         description="Database address; empty: SQLite in the home folder",
     )
+    raw_folder: Path | None = Field(None, description="Folder of raw bytes; empty: the home folder")
     redis_url: SecretStr | None = Field(
         None, validation_alias="REDIS_URL", description="Redis or Valkey; empty: none"
     )
@@ -149,6 +151,13 @@ class Settings(_Section):
         return "rules" if self.groq_api_key is None else "groq"
 
 
+_SECTIONS: dict[str | None, type[_Section]] = {
+    None: Settings,
+    "extraction": ExtractionSettings,
+    "embedding": EmbeddingSettings,
+}
+
+
 def load_settings(**overrides: Any) -> Settings:
     """Read the environment; raise ConfigurationError naming whatever is wrong in it."""
     _refuse_unknown_names()
@@ -167,15 +176,7 @@ def load_settings(**overrides: Any) -> Settings:
 
 def known_names() -> dict[str, str]:
     """Every environment variable we read, with its description."""
-    names: dict[str, str] = {}
-    for section in (Settings, ExtractionSettings, EmbeddingSettings):
-        prefix = section.model_config.get("env_prefix", "")
-        for name, info in section.model_fields.items():
-            if info.annotation in (ExtractionSettings, EmbeddingSettings):
-                continue
-            for env in _env_names(prefix, name, info.validation_alias):
-                names[env] = info.description or ""
-    return names
+    return {name: description for name, _, _, description in _fields()}
 
 
 def retired_model_warnings(settings: Settings) -> list[str]:
@@ -203,10 +204,30 @@ def masked(settings: Settings) -> dict[str, Any]:
     return plain
 
 
+def effective_values(settings: Settings) -> list[tuple[str, Any, str]]:
+    """Every environment variable with its value in effect (masked) and its description."""
+    values = masked(settings)
+    rows = []
+    for name, field, section, description in _fields():
+        part = values if section is None else values[section]
+        rows.append((name, part[field], description))
+    return rows
+
+
 def mask_url(url: str) -> str:
     """The same address with its password, and any secret in its query, hidden."""
     without_password = re.sub(r"(://[^:/@]*):[^@]*@", r"\1:********@", url)
     return re.sub(_SECRET_PAIR, r"\1********", without_password)
+
+
+def _fields() -> Iterator[tuple[str, str, str | None, str]]:
+    """Environment name, field, section of the tree, description."""
+    for part, section in _SECTIONS.items():
+        prefix = section.model_config.get("env_prefix", "")
+        for field, info in section.model_fields.items():
+            if field not in _SECTIONS:
+                for name in _env_names(prefix, field, info.validation_alias):
+                    yield name, field, part, info.description or ""
 
 
 def _with_driver(url: str) -> str:
@@ -236,15 +257,11 @@ def _refuse_unknown_names() -> None:
 def _explain(error: ValidationError) -> str:
     lines = []
     for problem in error.errors():
-        section, name = _section_of(error.title), str(problem["loc"][-1])
+        section = next(s for s in _SECTIONS.values() if s.__name__ == error.title)
+        name = str(problem["loc"][-1])
         prefix = section.model_config.get("env_prefix", "")
         info = section.model_fields.get(name)
         env = name if info is None else _env_names(prefix, name, info.validation_alias)[0]
         given = "" if "key" in name or "dsn" in name else f"={problem['input']}"
         lines.append(f"setting {env}{given} is not usable: {problem['msg']}")
     return "\n".join(lines)
-
-
-def _section_of(title: str) -> type[_Section]:
-    sections = {s.__name__: s for s in (Settings, ExtractionSettings, EmbeddingSettings)}
-    return sections[title]

@@ -9,10 +9,11 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 import httpx
 
 from penstock.crawl.compression import GzipError, gunzip_pieces
-from penstock.crawl.guard import check_scheme
+from penstock.crawl.guard import require_web_url
 from penstock.crawl.politeness import HostGates
 from penstock.crawl.retry import MAX_WAIT_SECONDS, HttpFault, parse_retry_after
 from penstock.crawl.transport import GuardedTransport
+from penstock.crawl.url import normalise_url
 from penstock.errors import DocumentFault, ErrorClass
 
 # A server that sends a byte now and then never times out; the whole body does after this many.
@@ -43,9 +44,10 @@ class Answer:
         if self.status not in _REDIRECTS or not location:
             return None
         try:
-            return str(httpx.URL(self.url).join(location))
+            target = str(httpx.URL(self.url).join(location))
         except (httpx.InvalidURL, UnicodeError):
             return location
+        return normalise_url(target) or target
 
     def fault(self) -> HttpFault:
         """What this answer means for the document, when it is no success."""
@@ -102,7 +104,7 @@ class Client:
         """The answer at the end of the redirects; `before_hop` may refuse any URL on the way."""
         hop = url
         for _ in range(self._max_redirects + 1):
-            check_scheme(hop)
+            require_web_url(hop)
             before_hop(hop)
             answer = self._get(hop, headers, max_bytes)
             if answer.redirect_url is None:

@@ -3,7 +3,9 @@
 import ipaddress
 import socket
 
-from penstock.crawl.url import WEB_SCHEMES
+import httpx
+
+from penstock.crawl.url import parse_url
 from penstock.errors import DocumentFault, ErrorClass
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -15,10 +17,7 @@ _SIX_TO_FOUR = ipaddress.IPv6Network("2002::/16")
 
 def check_url(url: str, *, allow_private: bool) -> None:
     """Refuse a URL that is not http(s) or whose host has an address that is not public."""
-    import httpx
-
-    check_scheme(url)
-    parsed = httpx.URL(url)
+    parsed = require_web_url(url)
     port = parsed.port or _DEFAULT_PORTS[parsed.scheme]
     try:
         checked_addresses(parsed.raw_host.decode(), port, allow_private=allow_private)
@@ -27,13 +26,12 @@ def check_url(url: str, *, allow_private: bool) -> None:
         raise DocumentFault(ErrorClass.UNAVAILABLE, message) from error
 
 
-def check_scheme(url: str) -> None:
+def require_web_url(url: str) -> httpx.URL:
     """Refuse what is not http(s) before anything is asked of the network."""
-    from penstock.crawl.url import parse_url
-
-    if parse_url(url) is None:
-        schemes = " or ".join(sorted(WEB_SCHEMES))
-        raise DocumentFault(ErrorClass.FORBIDDEN, f"{url!r} is not a valid {schemes} URL")
+    parsed = parse_url(url)
+    if parsed is None:
+        raise DocumentFault(ErrorClass.FORBIDDEN, f"{url!r} is not a valid http or https URL")
+    return parsed
 
 
 def checked_addresses(host: str, port: int, *, allow_private: bool) -> list[str]:

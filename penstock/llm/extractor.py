@@ -11,6 +11,7 @@ from penstock.llm.profiles import Profile, profile_named
 
 MIN_TEXT_CHARS = 100
 MAX_INPUT_CHARS = 12_000
+MAX_TITLE_CHARS = 300
 
 Outcome = Extraction | ExtractionSkipped | Fault
 
@@ -49,7 +50,7 @@ def prepare_question(
     except UsageError as error:
         return Fault(ErrorClass.UNSUPPORTED, str(error))
     text = cut_text(_mend_surrogates(request.text.strip()), max_input_chars)
-    return Question(profile, text, request.title, request.metadata)
+    return Question(profile, text, _tidy_title(request.title), request.metadata)
 
 
 def cut_text(text: str, max_chars: int) -> str:
@@ -59,6 +60,10 @@ def cut_text(text: str, max_chars: int) -> str:
     ends = _SENTENCE_END.finditer(text, max_chars * 3 // 4, max_chars + 1)
     last = max((end.end() for end in ends if end.end() <= max_chars), default=0)
     return text[: last or _word_end(text, max_chars)].rstrip()
+
+
+def _tidy_title(title: str | None) -> str | None:
+    return " ".join((title or "").split())[:MAX_TITLE_CHARS] or None
 
 
 def _word_end(text: str, max_chars: int) -> int:

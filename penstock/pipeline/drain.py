@@ -3,9 +3,11 @@
 import contextvars
 import logging
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Self
 
 import sqlalchemy as sa
 
@@ -18,6 +20,7 @@ from penstock.work.items import Claim
 from penstock.work.queue import WorkQueue
 
 log = logging.getLogger(__name__)
+TICK_SECONDS = 0.5
 
 
 @dataclass(slots=True)
@@ -47,6 +50,33 @@ class Drain:
             # Each lane sees the caller's context: Prefect finds its flow run through it.
             for _ in range(self.lanes):
                 pool.submit(contextvars.copy_context().run, self._work, is_over)
+        self.check()
+
+    @contextmanager
+    def beside(self, tick: Callable[[], None]) -> Iterator[Self]:
+        """Work while the block brings work in; the block ends when all of it is done.
+
+        `tick` is called every now and then while waiting. An error in the block stops the lanes
+        after the batches they hold.
+        """
+        nothing_will_come = threading.Event()
+        with ThreadPoolExecutor(1, thread_name_prefix="penstock-drain") as pool:
+            draining = pool.submit(
+                contextvars.copy_context().run, self.run, nothing_will_come.is_set
+            )
+            try:
+                yield self
+                nothing_will_come.set()
+                self.wake()
+                while not wait([draining], timeout=TICK_SECONDS).done:
+                    tick()
+            finally:
+                if not nothing_will_come.is_set() or not draining.done():
+                    self.stop()
+            draining.result()
+
+    def check(self) -> None:
+        """Raise what a lane has failed with, so that whoever brings work in stops."""
         if self._failed:
             raise self._failed[0]
 

@@ -111,6 +111,14 @@ def pause_run(database: Database, lease: RunLease, reason: str) -> None:
     _write_guarded(database, lease, values, _event(lease.run, f"paused: {reason}", level="ERROR"))
 
 
+def drop_run(database: Database, lease: RunLease, reason: str) -> None:
+    """Let go of a run without ending it: its work stays, and the next start takes it up."""
+    with database.write() as tx:
+        dropped = sa.update(runs).where(_held(lease)).values(lease_expires_at=tx.now)
+        tx.execute(dropped)
+        record(tx, _event(lease.run, f"stopped: {reason}", level="ERROR"))
+
+
 def abort_run(database: Database, queue: WorkQueue, run_id: int, *, reason: str) -> Run:
     """End a run now. What is not done stays counted as pending and its work is cancelled."""
     with database.write() as tx:
@@ -156,6 +164,14 @@ def read_run(tx: Tx, run_id: int, tenant_id: str | None = None) -> Run:
     if row is None:
         raise NotFound(f"there is no run {run_id}; `penstock runs` lists them")
     return run_from(row)
+
+
+def active_run_of_flow(database: Database, flow_run_id: str) -> int | None:
+    """The run that a flow run is working on, if it still is."""
+    query = sa.select(runs.c.id).where(runs.c.flow_run_id == flow_run_id, ACTIVE_RUN)
+    with database.read() as tx:
+        found: int | None = tx.execute(query).scalar_one_or_none()
+        return found
 
 
 def select_runs() -> sa.Select[Any]:

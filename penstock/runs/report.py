@@ -107,17 +107,29 @@ def report_run(tx: Tx, run_id: int, tenant_id: str | None = None) -> RunReport:
     )
 
 
+def list_reports(tx: Tx, tenant_id: str, limit: int) -> list[RunReport]:
+    """The newest runs of a tenant."""
+    newest = sa.select(runs.c.id).where(runs.c.tenant_id == tenant_id).order_by(runs.c.id.desc())
+    return [report_run(tx, run_id) for run_id in tx.execute(newest.limit(limit)).scalars().all()]
+
+
 def list_documents(tx: Tx, run_id: int, limit: int | None = None) -> list[DocumentLine]:
     """The documents of a run, failures first."""
-    c = run_documents.c
-    names = DocumentLine.__dataclass_fields__
-    query = (
-        sa.select(*[c[name] for name in names])
-        .where(c.run_id == run_id)
-        .order_by(sa.case((c.status == DocumentStatus.ERROR, 0), else_=1), c.external_id)
-        .limit(limit)
-    )
-    return [DocumentLine(**row._mapping) for row in tx.execute(query)]
+    failures_first = sa.case((run_documents.c.status == DocumentStatus.ERROR, 0), else_=1)
+    ordered = _select_documents(run_id).order_by(failures_first, run_documents.c.external_id)
+    return [DocumentLine(**row._mapping) for row in tx.execute(ordered.limit(limit))]
+
+
+def list_failures(tx: Tx, run_id: int) -> list[DocumentLine]:
+    """The documents of a run that failed."""
+    failed = _select_documents(run_id).where(run_documents.c.status == DocumentStatus.ERROR)
+    rows = tx.execute(failed.order_by(run_documents.c.external_id))
+    return [DocumentLine(**row._mapping) for row in rows]
+
+
+def _select_documents(run_id: int) -> sa.Select[Any]:
+    columns = [run_documents.c[name] for name in DocumentLine.__dataclass_fields__]
+    return sa.select(*columns).where(run_documents.c.run_id == run_id)
 
 
 def _seconds(started_at: datetime | None, until: datetime) -> float:

@@ -1,5 +1,6 @@
 """Nodes as people and programs see them."""
 
+import uuid
 from typing import Any
 
 import sqlalchemy as sa
@@ -62,6 +63,22 @@ def list_nodes(
     return [_summary(row) for row in tx.execute(query)]
 
 
+def count_by_status(tx: Tx, tenant_id: str) -> dict[str, Any]:
+    """How many nodes there are, and how far extraction and embedding have come with them."""
+    present = sa.and_(nodes.c.tenant_id == tenant_id, nodes.c.expired_at.is_(None))
+    total: int = tx.execute(sa.select(sa.func.count()).where(present)).scalar_one()
+
+    def by(column: sa.ColumnElement[Any]) -> dict[str, int]:
+        query = sa.select(column, sa.func.count()).where(present).group_by(column)
+        return {status or "none": count for status, count in tx.execute(query)}
+
+    return {
+        "nodes": total,
+        "extraction": by(nodes.c.extraction_status),
+        "embedding": by(nodes.c.embedding_status),
+    }
+
+
 def _select(*columns: Any) -> sa.Select[Any]:
     named = sa.select(*columns, sources.c.name.label("source_name"))
     return named.select_from(nodes).outerjoin(sources, sources.c.id == nodes.c.source_id)
@@ -92,8 +109,6 @@ def _iso(value: Any) -> Any:
 
 
 def _valid_id(node_id: str) -> str:
-    import uuid
-
     try:
         return str(uuid.UUID(node_id))
     except ValueError:

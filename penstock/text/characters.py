@@ -7,7 +7,8 @@ from typing import Any
 
 TITLE_CHARS = 300
 
-# Postgres refuses NUL in text and in jsonb, and UTF-8 cannot carry a lone surrogate.
+# Postgres refuses NUL in text and in jsonb, and UTF-8 cannot carry a lone surrogate. U+FFFE is
+# pdfium's mark for a hyphen at a line's end; without it the two halves are one word again.
 _REFUSED = re.compile("[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 _LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _BLANK_LINES = re.compile(r"\n{3,}")

@@ -16,6 +16,8 @@ _META_WINDOW = 8192
 _SAMPLE_BYTES = 32_768
 # Browsers read these labels as windows-1252 (https://encoding.spec.whatwg.org/#names-and-labels).
 _READ_AS_WINDOWS_1252 = frozenset({"ascii", "iso8859-1"})
+# Short text fits many code pages equally well; these are the ones met in practice.
+_COMMON = ("cp1252", "cp1251", "cp1250", "cp1253", "cp1254")
 
 
 def decode_text(content: bytes, media_type: str | None = None, *, markup: bool = False) -> str:
@@ -87,7 +89,10 @@ def _guess_charset(content: bytes) -> str:
     best = matches.best()
     if best is None:
         return "cp1252"
-    equals = [match for match in matches if match.chaos <= best.chaos]
-    # Short Western text fits many code pages equally well; windows-1252 is by far the commonest.
-    western = any("cp1252" in match.could_be_from_charset for match in equals)
-    return "cp1252" if western else best.encoding
+    equals = {
+        name
+        for match in matches
+        if match.chaos <= best.chaos
+        for name in match.could_be_from_charset
+    }
+    return next((name for name in _COMMON if name in equals), best.encoding)

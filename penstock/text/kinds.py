@@ -120,7 +120,8 @@ def _is_binary(content: bytes) -> bool:
     if charset_of_mark(content) or wide_charset(content):
         return False
     sample = content[:_HEAD_BYTES]
-    return len(_CONTROLS.findall(sample)) > len(sample) / 100
+    # A stray control character or two does not turn a text into something else.
+    return len(_CONTROLS.findall(sample)) > max(4, len(sample) / 50)
 
 
 def _type_of_binary(content: bytes, hint: str | None) -> str:

@@ -10,9 +10,6 @@ from penstock.errors import DocumentFault, ErrorClass
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument  # type: ignore[import-untyped]
 
-# pdfium marks a hyphen at a line's end with one of these; the word goes on in the next line.
-_LINE_HYPHENS = ("\x02\r\n", "\x02\n", "\x02", "\ufffe\r\n", "\ufffe\n", "\ufffe")
-
 
 def extract_pdf(raw: RawDocument) -> ExtractedText:
     """All pages' text, a blank line between pages."""
@@ -62,10 +59,7 @@ def _page_texts(document: "PdfDocument") -> Iterator[str | None]:
 
 def _page_text(document: "PdfDocument", index: int) -> str:
     with closing(document[index]) as page, closing(page.get_textpage()) as textpage:
-        text: str = textpage.get_text_range()
-    for hyphen in _LINE_HYPHENS:
-        text = text.replace(hyphen, "")
-    return text
+        return str(textpage.get_text_range())
 
 
 def _textless(raw: RawDocument, pages: list[str | None]) -> DocumentFault:

@@ -5,6 +5,7 @@ import os
 import platform
 import threading
 import uuid
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -34,6 +35,7 @@ class Heart:
         self._database = database
         self._queue = queue
         self._every_seconds = every_seconds
+        self._kept: list[Callable[[Tx], None]] = []
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._beat_on, name="penstock-heart", daemon=True)
 
@@ -53,6 +55,10 @@ class Heart:
         self._thread.join()
         self._beat("stopped")
 
+    def keep(self, renew: Callable[[Tx], None]) -> None:
+        """Renew something else with every beat: a run's lease."""
+        self._kept.append(renew)
+
     def _beat_on(self) -> None:
         while not self._stopping.wait(self._every_seconds):
             self._beat("running")
@@ -61,6 +67,8 @@ class Heart:
         try:
             with self._database.write() as tx:
                 self._queue.renew(tx, self.owner)
+                for renew in self._kept:
+                    renew(tx)
                 tx.execute(self._sign_of_life(tx, status))
         except PenstockError as error:
             # The lease outlives several beats; the next one may get through.

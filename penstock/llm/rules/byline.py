@@ -19,7 +19,11 @@ _DATE = re.compile(
     re.IGNORECASE,
 )
 _YEAR = re.compile(r"(?<![\d.,/-])(?:19|20)\d\d(?![\d.,]\d|\d|-\d)")
-_PERSON = r"(?:Dr\.?\s+|Prof\.?\s+)?[A-ZÀ-Þ][\w’'-]+(?:\s+(?:[A-ZÀ-Þ]\.|[A-ZÀ-Þ][\w’'-]+|van|von|de|der|la)){1,3}"
+_CAPITALISED = r"[A-ZÀ-Þ][\w’'-]+"
+_PERSON = (
+    rf"(?:Dr\.?\s+|Prof\.?\s+)?{_CAPITALISED}"
+    rf"(?:\s+(?:[A-ZÀ-Þ]\.|{_CAPITALISED}|van|von|de|der|la)){{1,3}}"
+)
 _PEOPLE = re.compile(rf"{_PERSON}(?:\s*(?:,|and|&|;|\s-\s)+\s*{_PERSON})*[,\d*†\s]*")
 _BY = re.compile(rf"\b(?:[Bb]y|BY|[Ww]ritten by|[Aa]uthors?:?)\s+(?P<names>{_PEOPLE.pattern})")
 _NAME_BREAK = re.compile(r"\s*(?:,|;|&|\band\b)\s*")

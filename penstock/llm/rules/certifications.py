@@ -9,7 +9,7 @@ _ISSUERS = (
     "AWS|Amazon|Microsoft|Google Cloud|Google|HashiCorp|Salesforce|Oracle|Cisco|Red Hat|Databricks"
     "|Snowflake|Tableau|VMware|HubSpot|ISTQB|Professional|Azure|SAP|NVIDIA|MongoDB"
 )
-_CAPITALISED = r"[A-Z][\w+&/’'.-]*[\w+]|[IVX]+\b|&"
+_CAPITALISED = r"\d{1,3}\b|[A-Z][\w+&/’'.-]*[\w+]|[IVX]+\b|&"
 _LEVEL = r"(?:\s*[–—-]\s*(?:Associate|Professional|Specialty|Practitioner|Foundational|Expert))?"
 _CERTIFIED = (
     rf"(?:(?:{_ISSUERS})\s+)?Certified:?(?:\s+(?:{_CAPITALISED}|in(?=\s[A-Z])|of(?=\s[A-Z]))){{1,7}}"
@@ -34,6 +34,8 @@ _ACRONYMS = (
 _PATTERN = re.compile(
     rf"(?<![\w-])(?=[A-Z])(?:{_CERTIFIED}|{_CLOUD}|{_NAMED}|(?:{_ACRONYMS})(?![\w-]))"
 )
+# Cheap to search, and in every line that the pattern can match.
+_HINT = re.compile(r"[A-Z]{3}|Certified|[a-zA]\+|Professional|Belt|SAFe|Series|License|PRINCE|Serv")
 _EXPANSIONS = {
     "PMP": "project management professional",
     "CPA": "certified public accountant",
@@ -50,21 +52,23 @@ _MAX_ITEM_WORDS = 8
 def find_certifications(reading: Reading) -> list[str]:
     """Certifications in the order of the text, each once."""
     found: list[str] = []
+    items = set(reading.first_block(Part.CERTIFICATIONS))
     for line in reading.lines:
-        for name in _certifications_of(line):
+        for name in _certifications_of(line, is_item=line in items):
             if not any(_covers(other, name) for other in found):
                 found = [other for other in found if not _covers(name, other)]
                 found.append(name)
     return found
 
 
-def _certifications_of(line: Line) -> Iterator[str]:
+def _certifications_of(line: Line, *, is_item: bool) -> Iterator[str]:
     # "CMA" in a school's name or "CIA" in a hobby is no certification.
     if line.part is Part.OTHER or line.heading:
         return
-    matches = [match[0].strip(" .,-") for match in _PATTERN.finditer(line.text)]
+    hinted = _HINT.search(line.text) is not None
+    matches = [m[0].strip(" .,-") for m in _PATTERN.finditer(line.text)] if hinted else []
     yield from matches
-    if not matches and line.part is Part.CERTIFICATIONS:
+    if not matches and is_item:
         item = _TAIL.sub("", line.text).strip(" .:-")
         if len(item) > 4 and len(item.split()) <= _MAX_ITEM_WORDS:
             yield item

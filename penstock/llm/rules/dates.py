@@ -12,9 +12,9 @@ MONTH_WORD = (
 )
 _YEAR = r"(?:19[5-9]\d|20\d\d)"
 _POINT = rf"(?:{MONTH_WORD}\.?,?\s+{_YEAR}|\d{{1,2}}[/.]{_YEAR}|{_YEAR}-\d\d(?!\d)|{_YEAR})"
-_NOW = r"(?:present|current(?:ly)?|now|today|ongoing|to date|date|heute)"
+_NOW = r"(?:present|till date|current(?:ly)?|now|today|ongoing|to date|date|heute)"
 _SPAN = re.compile(
-    rf"(?<![\w/])(?P<start>{_POINT})\s*(?:-+|–|—|to|until|till|through|bis)\s*"
+    rf"(?<![\w/])(?P<start>{_POINT})\s*(?:-+|–|—|to|until|till(?! date)|through|bis)\s*"
     rf"(?P<end>{_POINT}|{_NOW})(?!\w)"
     rf"|(?<!\w)(?:since|seit)\s+(?P<since>{_POINT})(?!\w)",
     re.IGNORECASE,

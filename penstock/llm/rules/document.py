@@ -18,6 +18,10 @@ _SUMMARY_CHARS = 400
 _SUMMARY_SENTENCES = 3
 _MIN_PROSE_CHARS = 60
 _SENTENCES = re.compile(r"(?<=[.!?…])[\"”’)]*\s+(?=[\"“(]?[^\W\d_a-z])")
+_INSTITUTION = re.compile(
+    r"(?:(?:[A-Z]\w+\s+){1,3}University|University of [A-Z]\w+"
+    r"|(?:Department|Faculty|Institute|School) of\b.*)\Z"
+)
 _BOILERPLATE = re.compile(
     r"cookie|all rights reserved|copyright|subscribe|sign up|newsletter|terms of use|privacy policy"
     r"|click here|skip to",
@@ -57,14 +61,19 @@ def _find_title(question: Question, reading: Reading, labels: dict[str, str]) ->
         return Found(stated or question.title, 1.0)
     for position, line in enumerate(reading.lines[:5]):
         words = len(line.text.split())
-        if (
-            1 < words <= _TITLE_WORDS
-            and not line.bullet
-            and not line.text.endswith((".", ",", ";"))
-        ):
+        if 1 < words <= _TITLE_WORDS and not line.bullet and _reads_as_title(line.text):
             first = position == 0 or line.text.startswith("#")
             return Found(line.text.strip("#*_ ="), 0.85 if first else 0.5)
     return Found(None, 0.0)
+
+
+def _reads_as_title(text: str) -> bool:
+    letters = sum(char.isalpha() or char.isspace() for char in text)
+    return (
+        letters / len(text) > 0.75
+        and not text.endswith((".", ",", ";"))
+        and _INSTITUTION.match(text) is None
+    )
 
 
 def _summarise(reading: Reading, title: str | None) -> tuple[str | None, float]:

@@ -12,10 +12,12 @@ from penstock.llm.rules.roles import names_a_role
 _LABEL_CHARS = 32
 _LABELLED_LINES = 60
 _HEAD_LINES = 8
-_NAME = r"[A-Z][\w&.’'-]*(?:\s+(?:[A-Z&][\w&.’'-]*|of|and|the)){0,4}"
+_NAME_CHARS = 80
+_NAME = r"(?<!\w)[A-Z][\w&.’'-]{0,30}(?: (?:[A-Z&][\w&.’'-]{0,30}|of|and|the)){0,4}"
 _HIRES = re.compile(
     rf"(?P<name>{_NAME}),?\s+(?:is|are)\s+(?:currently\s+|now\s+)?"
     r"(?:looking for|hiring|seeking|searching|recruiting|growing|expanding|an?\s|the\s)"
+    rf"|(?P<maker>{_NAME})\s+(?:seeks|helps|builds|makes|develops|provides|offers|invites|runs)\s"
     rf"|\b(?:[Jj]oin|[Aa]t)\s+(?P<joined>{_NAME}?)(?:,|\s+as\b|\s+we\b|'s|’s|\s+and\b|\.)"
 )
 _SUFFIXED = re.compile(
@@ -23,13 +25,15 @@ _SUFFIXED = re.compile(
     r"|Corporation|Group|Company|Co|S\.A|Labs|Partners|Hospital|Bank|Studios?|Technologies|Systems)\b\.?"
 )
 _NO_COMPANY = re.compile(
-    r"(?:we|our|the|this|you|us|it|they|i|there|he|she|who|what|role|position|job|team|remote|"
+    r"(?:the\s+(?:role|team|company|position|ideal|successful|candidate|job|right|person|work)"
+    r"|the\Z|we|our|this|you|us|it|they|i|there|he|she|who|what|role|position|job|team|remote|"
     r"candidate|ideal|successful|salary|work|here|apply|about|location|experience|must|please|"
     r"today|least|times|benefits|all|your|a|an|if|as|in|what)\b",
     re.IGNORECASE,
 )
 _PLACE = re.compile(
-    r"(?:[A-Z][\w.’'-]+(?:[ -][A-Z][\w.’'-]+){0,2}),\s(?:[A-Z]{2}\b(?:,\s(?:USA?|Canada))?|UK|USA|U\.S\.|"
+    r"(?<!\w)(?:[A-Z][\w.’']{1,30}(?:[ -][A-Z][\w.’']{1,30}){0,2}),\s"
+    r"(?:[A-Z]{2}\b(?:,\s(?:USA?|Canada))?|UK|USA|U\.S\.|"
     r"Germany|France|Spain|Italy|Netherlands|Ireland|England|Scotland|Canada|Australia|India|Poland|"
     r"Portugal|Switzerland|Austria|Sweden|Norway|Denmark|Finland|Belgium|Singapore|Japan|Brazil|"
     r"Mexico|United Kingdom|United States|Czech Republic|New Zealand|South Africa|Ontario|Texas|"
@@ -37,13 +41,11 @@ _PLACE = re.compile(
 )
 _BASED = re.compile(
     r"\b(?:[Bb]ased in|[Ll]ocated in|[Oo]n-?site in|office in|offices? in|headquartered in)\s+"
-    r"(?:downtown\s+|central\s+)?(?P<place>[A-Z][\w’'-]+(?:[ -][A-Z][\w’'-]+)*(?:,\s[A-Z][\w]+)?)"
+    r"(?:downtown\s+|central\s+)?(?P<place>[A-Z][\w’']+(?:[ -][A-Z][\w’']+){0,3}(?:,\s[A-Z]\w+)?)"
 )
-_REMOTE = re.compile(
-    r"\b(?:fully remote|100% remote|remote[ -]first|remote (?:position|role|job)|work from home"
-    r"|remote within|\(remote\)|remote)\b",
-    re.IGNORECASE,
-)
+_REMOTE = re.compile(r"\b(?:remote|work from home)\b")
+_BARE_NAME = re.compile(_NAME)
+_SITE_WORD = re.compile(r"\b(?:careers|jobs|vacancies|apply|home|login|hybrid)\b", re.IGNORECASE)
 _PIECES = re.compile(r"\s*[|•·;\t]\s*|\s{2,}|\s+[–—-]\s+|\s+(?:at|@)\s+")
 
 
@@ -73,7 +75,7 @@ def find_company(question: Question, reading: Reading, labels: dict[str, str]) -
     """The employer, from the source's facts, a label, a heading or a sentence."""
     if fact := text_fact(question.metadata, "company"):
         return Found(fact, 1.0)
-    for name in ("company", "employer", "organization", "organisation", "hiring company"):
+    for name in ("company", "employer", "organization", "organisation", "agency"):
         if name in labels:
             return Found(labels[name], 0.95)
     for name, support in _company_hints(question, reading):
@@ -96,7 +98,7 @@ def find_location(question: Question, reading: Reading, labels: dict[str, str]) 
             return Found(place[0], support)
         if based := _BASED.search(text):
             return Found(based["place"], support)
-        if _REMOTE.search(text):
+        if _REMOTE.search(text.lower()):
             return Found("Remote", support)
     return Found(None, 0.0)
 
@@ -108,11 +110,24 @@ def _company_hints(question: Question, reading: Reading) -> Iterator[tuple[str, 
     head = [question.title or "", *(line.text for line in reading.lines[:4])]
     for text in head:
         for piece in _PIECES.split(text):
-            if (found := _SUFFIXED.fullmatch(piece.strip())) and not names_a_role(piece):
-                yield found[0], 0.85
+            name = piece.strip()
+            if len(name) <= _NAME_CHARS and _SUFFIXED.fullmatch(name) and not names_a_role(name):
+                yield name, 0.85
     for match in _HIRES.finditer(reading.text):
-        yield match["name"] or match["joined"], 0.7
+        yield match["name"] or match["maker"] or match["joined"], 0.7
     for text in head:
         role, _, company = text.partition(" at ")
         if company and names_a_role(role):
-            yield _PIECES.split(company)[0].partition(",")[0], 0.8
+            yield _PIECES.split(company)[0].partition(",")[0].partition("(")[0], 0.8
+    yield from _names_beside_title(head)
+
+
+def _names_beside_title(head: list[str]) -> Iterator[tuple[str, float]]:
+    """A bare name in the page's title, or the first thing under the job's title."""
+    page, *lines = head
+    pieces = _PIECES.split(page)[1:] + [_PIECES.split(line)[0] for line in lines[1:3]]
+    for piece in pieces:
+        name = piece.partition(",")[0].strip()
+        bare = len(name) <= _NAME_CHARS and _BARE_NAME.fullmatch(name)
+        if bare and not names_a_role(name) and not _SITE_WORD.search(name):
+            yield name, 0.65

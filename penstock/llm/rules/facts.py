@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_MAX_CHARS = 2000
+_SPACES = re.compile(r"[^\S\n]+")
 _ITEM_BREAK = re.compile(r"\s*(?:\n|;|•|▪|●)\s*[-*•·]?\s*")
 
 
@@ -13,7 +15,9 @@ def text_fact(metadata: Mapping[str, Any], key: str) -> str | None:
     value = metadata.get(key)
     if isinstance(value, list | tuple):
         value = ", ".join(str(item) for item in value if item)
-    return str(value).strip() or None if isinstance(value, str | int | float) else None
+    if not isinstance(value, str | int | float):
+        return None
+    return " ".join(str(value).split())[:_MAX_CHARS] or None
 
 
 def number_fact(metadata: Mapping[str, Any], key: str) -> float | None:
@@ -30,7 +34,7 @@ def number_fact(metadata: Mapping[str, Any], key: str) -> float | None:
 def list_fact(metadata: Mapping[str, Any], key: str) -> list[str]:
     """A fact as a list; a text is taken apart at its lines."""
     value = metadata.get(key)
-    items = _ITEM_BREAK.split(value) if isinstance(value, str) else value
+    items = _ITEM_BREAK.split(_SPACES.sub(" ", value)) if isinstance(value, str) else value
     if not isinstance(items, list | tuple):
         return []
     return [item.strip(" -*•·") for item in items if isinstance(item, str) and item.strip(" -*•·")]

@@ -12,6 +12,7 @@ from penstock.llm.rules.vocabulary import read_table
 
 _MAX_HEADING_CHARS = 48
 _BULLET = re.compile(r"#+\s+|[-*•·▪●◦‣–—»■✓>]+\s+|\(?\d{1,2}[.)]\s+|[•▪●◦‣■✓]")
+_WIDE_GAP = re.compile(r"[^\S\n]{5,}|\n{5,}")
 _HEADING_MARKS = "#*_=~:-–—•· \t[]|"
 
 
@@ -46,6 +47,8 @@ class Line(NamedTuple):
     part: Part
     bullet: bool = False
     heading: bool = False
+    gap: bool = False
+    """An empty line stands before this one."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,13 @@ class Reading:
         """The lines of these parts, without their headings."""
         return [line for line in self.lines if line.part in parts and not line.heading]
 
+    def first_block(self, part: Part) -> list[Line]:
+        """The lines of a part up to an empty line, or all where each stands apart."""
+        lines = self.within(part)
+        gaps = [index for index, line in enumerate(lines) if line.gap and index > 0]
+        apart = len(gaps) >= len(lines) - 1
+        return lines if apart or not gaps else lines[: gaps[0]]
+
     def spans(self, *parts: Part) -> list[tuple[int, int]]:
         """The stretches of the text that the lines of these parts cover."""
         covered: list[tuple[int, int]] = []
@@ -85,12 +95,16 @@ class Reading:
 
 
 def read_text(text: str) -> Reading:
-    """The text with one kind of line end and one kind of space."""
-    return Reading(text.replace("\r\n", "\n").replace("\r", "\n").replace("\u00a0", " "))
+    """The text with one kind of line end and space, and no wide gaps.
+
+    A few spaces still tell columns apart; thousands would only make patterns slow.
+    """
+    plain = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u00a0", " ")
+    return Reading(_WIDE_GAP.sub(lambda gap: gap[0][:4], plain))
 
 
 def _read_lines(text: str) -> Iterator[Line]:
-    part, position, resumed = Part.HEAD, 0, None
+    part, position, resumed, gap = Part.HEAD, 0, None, False
     for raw in text.split("\n"):
         stripped = raw.strip()
         if stripped:
@@ -99,10 +113,13 @@ def _read_lines(text: str) -> Iterator[Line]:
                 resumed = None if line.heading else part
                 part = line.part
             if line.text:
-                yield line
+                yield line._replace(gap=gap) if gap else line
+            gap = False
         elif resumed is not None:
             # "Skills: Python, SQL" opens a part only up to the next empty line.
-            part, resumed = resumed, None
+            part, resumed, gap = resumed, None, True
+        else:
+            gap = True
         position += len(raw) + 1
 
 

@@ -6,11 +6,12 @@ from datetime import date
 
 from penstock.llm.extractor import Question, cut_text
 from penstock.llm.rules.answer import Answer
+from penstock.llm.rules.conditions import find_employment, find_seniority
 from penstock.llm.rules.confidence import settle
 from penstock.llm.rules.employer import Found, find_company, find_location, read_labels
 from penstock.llm.rules.facts import list_fact, number_fact, text_fact
 from penstock.llm.rules.layout import Line, Part, Reading
-from penstock.llm.rules.roles import find_titles, names_a_role, tidy_title
+from penstock.llm.rules.roles import find_titles, is_title, names_a_role, tidy_title
 from penstock.llm.rules.salary import currency_code, find_salary
 from penstock.llm.rules.skills import find_skills
 
@@ -19,38 +20,22 @@ _MAX_REQUIREMENTS = 20
 _HEADLINE_LINES = 6
 _MIN_PROSE_CHARS = 50
 _SENTENCES = re.compile(r"(?<=[.!?;])\s+")
+_CALL = re.compile(
+    r"\A\W*(?:(?:job )?application for|apply for|now hiring|we(?:'|’)?(?: a)?re hiring|hiring"
+    r"|vacancy|job opening|job)\b:?\s*|\s+(?:wanted|needed|required)\b.*",
+    re.IGNORECASE,
+)
+_SOUGHT = re.compile(
+    r"\b(?:hiring|looking for|seeking|seeks|recruiting|searching for)\s+(?:an?|our next)\s+"
+    r"(?:(?:full|part)-time\s+|new\s+|talented\s+|experienced\s+)?"
+    r"((?:[\w/&+#-]+\s+){0,4}?[\w-]+)(?=\s+(?:to|who|for|in|with|at|on|and)\b|[.,;\n]|\Z)"
+)
+_CRUMBS = re.compile(r"\s[|·•]\s")
 _REQUIREMENT_WORD = re.compile(
     r"\b(?:experience|degree|ability|knowledge|proficien|familiar|years|required|must|fluen|skills"
     r"|licen[cs]e|certifi)",
     re.IGNORECASE,
 )
-_EMPLOYMENT = (
-    ("internship", r"internship|\bintern\b|working student|werkstudent"),
-    ("part-time", r"part[ _-]?time|teilzeit"),
-    (
-        "contract",
-        r"\bcontract(?:or)? (?:role|position|basis|job)|\bcontract\b(?!s)|freelance|fixed[ -]term",
-    ),
-    ("temporary", r"temporary|seasonal|\btemp\b"),
-    ("volunteer", r"\bvolunteer\b"),
-    ("full-time", r"full[ _-]?time|\bpermanent\b|vollzeit"),
-)
-_EMPLOYMENT_PATTERNS = tuple((name, re.compile(p, re.IGNORECASE)) for name, p in _EMPLOYMENT)
-_SENIORITY = (
-    ("intern", r"intern(?:ship)?|trainee|apprentice|working student"),
-    ("executive", r"chief|c[etfo]o|vp|vice president|president|executive director"),
-    ("director", r"director|head of"),
-    ("principal", r"principal|staff|distinguished"),
-    ("lead", r"lead|team lead(?:er)?"),
-    ("manager", r"manager|supervisor|foreman|superintendent"),
-    ("senior", r"senior|sr\.?|experienced|iii"),
-    ("junior", r"junior|jr\.?|entry[ -]level|graduate|associate|assistant"),
-    ("mid", r"mid[ -]?level|mid|intermediate|ii"),
-)
-_SENIORITY_PATTERNS = tuple(
-    (name, re.compile(rf"(?<!\w)(?:{p})(?!\w)", re.IGNORECASE)) for name, p in _SENIORITY
-)
-_STATED_SENIORITY = re.compile(r"(entry|mid|senior|junior)[ -]?level", re.IGNORECASE)
 
 
 def answer_posting(question: Question, reading: Reading, today: date) -> Answer:  # noqa: ARG001
@@ -66,9 +51,9 @@ def answer_posting(question: Question, reading: Reading, today: date) -> Answer:
         "title": title.value,
         "company": company.value,
         "location": location.value,
-        "employment_type": _find_employment(question, reading, labels),
+        "employment_type": find_employment(question, reading, labels),
         **_find_pay(question, reading),
-        "seniority": _find_seniority(title.value or "", labels, reading.text),
+        "seniority": find_seniority(title.value or "", labels, reading),
         "description": description,
         "requirements": requirements,
         "skills": list(skills.names),
@@ -87,16 +72,18 @@ def answer_posting(question: Question, reading: Reading, today: date) -> Answer:
 
 def _find_title(question: Question, reading: Reading, labels: dict[str, str]) -> Found:
     if fact := text_fact(question.metadata, "title"):
-        return Found(_role_part(fact), 1.0)
+        return Found(tidy_title(fact), 1.0)
     for name in ("job title", "position", "title", "role", "position title", "vacancy"):
         if name in labels:
-            return Found(_role_part(labels[name]), 0.95)
+            return Found(tidy_title(labels[name]), 0.95)
     if question.title and names_a_role(question.title):
         return Found(_role_part(question.title), 0.95)
     head = [line for line in reading.lines if line.part is Part.HEAD][:_HEADLINE_LINES]
     for line in head:
-        if title := next(find_titles(line.text), None):
+        if title := next(find_titles(_without_call(line.text)), None):
             return Found(title, 0.85)
+    if title := next(_sought_titles(reading.text), None):
+        return Found(title, 0.7)
     first = question.title or (head[0].text if head else None)
     short = first is not None and len(first.split()) <= 8
     return Found(tidy_title(first), 0.4) if first and short else Found(None, 0.0)
@@ -104,18 +91,19 @@ def _find_title(question: Question, reading: Reading, labels: dict[str, str]) ->
 
 def _role_part(text: str) -> str:
     """The job in a page title such as "Engineer - Acme | Careers"."""
-    return next(find_titles(text), None) or re.split(r"\s+[|–—-]\s+", text.strip())[0]
+    plain = _without_call(text)
+    return next(find_titles(plain), None) or re.split(r"\s+[|–—-]\s+", plain.strip())[0]
 
 
-def _find_employment(question: Question, reading: Reading, labels: dict[str, str]) -> str | None:
-    stated = text_fact(question.metadata, "employment_type")
-    for name in ("employment type", "job type", "type", "contract", "contract type", "hours"):
-        stated = stated or labels.get(name)
-    for text in filter(None, (stated, reading.text)):
-        for name, pattern in _EMPLOYMENT_PATTERNS:
-            if pattern.search(text):
-                return name
-    return stated
+def _without_call(text: str) -> str:
+    return _CALL.sub("", text)
+
+
+def _sought_titles(text: str) -> Iterator[str]:
+    for match in _SOUGHT.finditer(text):
+        title = match[1][:1].upper() + match[1][1:]
+        if is_title(title):
+            yield title
 
 
 def _find_pay(question: Question, reading: Reading) -> dict[str, object]:
@@ -126,16 +114,6 @@ def _find_pay(question: Question, reading: Reading) -> dict[str, object]:
     if found:
         low, high, currency = found.low, found.high, currency or found.currency
     return {"salary_min": low, "salary_max": high, "salary_currency": currency}
-
-
-def _find_seniority(title: str, labels: dict[str, str], text: str) -> str | None:
-    for source in (title, labels.get("seniority", ""), labels.get("level", "")):
-        for name, pattern in _SENIORITY_PATTERNS:
-            if pattern.search(source):
-                return name
-    stated = _STATED_SENIORITY.search(text)
-    levels = {"entry": "junior", "junior": "junior", "mid": "mid", "senior": "senior"}
-    return levels[stated[1].lower()] if stated else None
 
 
 def _describe(question: Question, reading: Reading) -> tuple[str | None, float]:
@@ -149,7 +127,10 @@ def _describe(question: Question, reading: Reading) -> tuple[str | None, float]:
 
 
 def _prose(lines: list[Line]) -> Iterator[str]:
-    return (ln.text for ln in lines if len(ln.text) >= _MIN_PROSE_CHARS and not ln.bullet)
+    for line in lines:
+        pieces = _CRUMBS.split(line.text)
+        if len(line.text) >= _MIN_PROSE_CHARS and not line.bullet and len(pieces) < 3:
+            yield line.text
 
 
 def _find_requirements(question: Question, reading: Reading) -> tuple[list[str], float]:
@@ -157,7 +138,7 @@ def _find_requirements(question: Question, reading: Reading) -> tuple[list[str],
         return facts[:_MAX_REQUIREMENTS], 1.0
     lines = reading.within(Part.REQUIREMENTS)
     if lines:
-        listed = [line for line in lines if line.bullet] or lines
+        listed = [line for line in lines if line.bullet] or reading.first_block(Part.REQUIREMENTS)
         items = [item for line in listed for item in _items(line, len(listed))]
         return items[:_MAX_REQUIREMENTS], 1.0 if len(items) > 1 else 0.6
     bullets = [line.text for line in reading.lines if line.bullet]

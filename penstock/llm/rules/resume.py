@@ -19,9 +19,9 @@ _TELLING_PARTS = frozenset(
     {Part.SUMMARY, Part.SKILLS, Part.EXPERIENCE, Part.EDUCATION, Part.CERTIFICATIONS}
 )
 _SELF_DESCRIPTION = re.compile(
-    r"\b(?:am an?|worked as an?|work as an?|working as an?|employed as an?|serving as|role as an?"
-    r"|promoted to|position of|as an?)\s+((?:[\w/&+#-]+\s+){0,4}?[\w-]+)(?=\s+(?:at|for|in|with|who|"
-    r"from|since|on|where|and|by)\b|[.,;\n]|\Z)",
+    r"\b(?:(?:am|was|as|been|serving as|promoted to|position of)\s+)(?:an?\s+|the\s+)?"
+    r"((?:[\w/&+#-]+\s+){0,4}?[\w-]+)"
+    r"(?=\s+(?:at|for|in|with|who|from|since|on|where|and|by)\b|[.,;\n]|\Z)",
     re.IGNORECASE,
 )
 

@@ -8,7 +8,8 @@ from penstock.llm.rules.vocabulary import read_words
 
 _WORD = r"[^\W\d_][\w&/.+#'’()-]*"
 _BREAKS = re.compile(
-    r"\s*[|•·;\t@]\s*|\s{2,}|\s+[–—-]+\s+|\s*[–—]\s*|,\s+|\s+(?:at|with|bei|chez)\s+|:\s+"
+    r"\s*[|•·;\t@]\s*|\s{2,}|\s+[–—-]+\s+|\s*[–—]\s*|,\s+|\s+(?:at|with|from|bei|chez)\s+|:\s+"
+    r"|\s+in\s+(?!Test\b)(?=[A-Z])|(?:\b[A-Z]\w+\s+)as\s+(?:an?\s+)?"
 )
 _NOT_A_TITLE = re.compile(
     r"(?:university|college|school|department|inc|ltd|llc|gmbh|bachelor|master of|degree|"
@@ -19,6 +20,7 @@ _NOT_A_TITLE = re.compile(
 _PROSE_WORD = re.compile(
     r"(?<!\w)(?:our|we|you|your|years?|is|are|was|the|has|have|will|my)(?!\w)", re.IGNORECASE
 )
+_ASIDE = re.compile(r"\s*\([^)]*\)?\s*\Z")
 _SMALL_WORDS = {"OF", "AND", "FOR", "THE", "IN", "TO"}
 _MAX_TITLE_CHARS = 70
 
@@ -28,7 +30,7 @@ def find_titles(line: str) -> Iterator[str]:
     if not _job_word().search(line):
         return
     for piece in _BREAKS.split(line):
-        if is_title(piece.strip(" .,()")):
+        if is_title(tidy_title(piece)):
             yield tidy_title(piece)
 
 
@@ -50,7 +52,7 @@ def names_a_role(text: str) -> bool:
 
 def tidy_title(text: str) -> str:
     """Without stray punctuation, and not shouted."""
-    words = text.strip(" .,()").split()
+    words = _ASIDE.sub("", text).strip(" .,(*_").split()
     if not all(word.isupper() for word in words if len(word) > 2):
         return " ".join(words)
     return " ".join(_quieten(word) for word in words)
@@ -76,7 +78,7 @@ def _job_word() -> re.Pattern[str]:
 def _title() -> re.Pattern[str]:
     return re.compile(
         rf"(?:{_WORD}\s+){{0,5}}?(?:{_WORD}[/-])?(?:{_job_words()})(?:[/-]{_WORD})?"
-        rf"(?:\s+(?:of|for|to|in)\s+(?:{_WORD}\s*){{1,5}})?"
+        rf"(?:\s+(?:of|for|to|in)\s+{_WORD}(?:\s+{_WORD}){{0,4}})?"
         r"(?:\s+(?:[IV]{1,3}|[1-5]))?(?:\s*\([^)]{2,24}\))?",
         re.IGNORECASE,
     )

@@ -15,6 +15,8 @@ _PAY = re.compile(
     rf"|(?<![\w.,])(?P<low2>{_AMOUNT})\s*(?P<lk2>[kK]\b)?\s*(?:{_MONEY})?"
     rf"(?:{_TO}(?P<high2>{_AMOUNT})\s*(?P<hk2>[kK]\b)?)?\s*(?P<after>{_MONEY})"
 )
+_MONEY_SIGN = re.compile(_MONEY)
+_THOUSANDS = re.compile(r"\d[kK]\b|\d{2,3}[,.]\d{3}\b")
 _PAY_WORD = re.compile(
     r"salary|compensation|\bpay\b|per year|per annum|annual|p\.a\.|/ ?(?:yr|year|hour|hr|month|day)"
     r"|per hour|hourly|per month|base|gehalt|\bwage|ote\b|a year|an hour|remuneration|package",
@@ -51,7 +53,7 @@ def currency_code(text: str) -> str | None:
 
 
 def _may_hold_pay(line: str) -> bool:
-    return any(char.isdigit() for char in line) and bool(_PAY_WORD.search(line) or "k" in line)
+    return bool(_MONEY_SIGN.search(line) and (_PAY_WORD.search(line) or _THOUSANDS.search(line)))
 
 
 def _read_pay(line: str) -> Salary | None:

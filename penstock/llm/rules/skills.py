@@ -13,7 +13,7 @@ _LISTED_WEIGHT = 3.0
 _MENTIONS_COUNTED = 4
 _NEAR_CHARS = 24
 _LISTING_BEFORE = re.compile(
-    r"(?:[,;:|/•·▪(&+]|(?:^|\n)[ \t]*[-*–]?|\b(?:and|or|in|with|using|via|of|like))\s*\Z"
+    r"(?:[,;:|/•·▪(&+]|\.\s|(?:^|\n)[ \t]*[-*–]?|\b(?:and|or|in|with|using|via|of|like))\s*\Z"
 )
 _LISTING_AFTER = re.compile(
     r"\s*(?:[,;|/•·▪)+\n]|\.(?:\s|\Z)|\Z|\s(?:&|and|or|for|on|developers?|programming|code|apps?"

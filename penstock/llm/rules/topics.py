@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from itertools import pairwise
 
 from penstock.llm.rules.vocabulary import read_words
@@ -16,7 +15,7 @@ def find_topics(text: str, title: str, labels: dict[str, str]) -> tuple[list[str
     stated = labels.get("keywords") or labels.get("topics") or labels.get("tags")
     if stated:
         return [item.strip(" .") for item in re.split(r"[,;·|]", stated) if item.strip(" .")], 1.0
-    words = [word.lower() for word in _WORD.findall(text)]
+    words = _WORD.findall(text.lower())
     in_title = frozenset(word.lower() for word in _WORD.findall(title))
     topics = _choose(_scores(words, in_title))
     return topics, min(0.8, len(topics) / _MAX_TOPICS)
@@ -24,8 +23,9 @@ def find_topics(text: str, title: str, labels: dict[str, str]) -> tuple[list[str
 
 def _scores(words: list[str], in_title: frozenset[str]) -> dict[str, float]:
     """Recurring words and pairs; a pair outweighs its words, the title counts double."""
-    singles = Counter(filter(_is_telling, words))
-    pairs = Counter(_pairs(words))
+    telling = {word for word in set(words) if _is_telling(word)}
+    singles = Counter(word for word in words if word in telling)
+    pairs = Counter(pair for pair in pairwise(words) if telling.issuperset(pair))
     scores = {word: float(count) for word, count in singles.items()}
     scores.update((" ".join(pair), 1.8 * count) for pair, count in pairs.items())
     return {
@@ -38,12 +38,6 @@ def _scores(words: list[str], in_title: frozenset[str]) -> dict[str, float]:
 def _share_in_title(term: str, in_title: frozenset[str]) -> float:
     parts = term.split()
     return sum(part in in_title for part in parts) / len(parts)
-
-
-def _pairs(words: list[str]) -> Iterator[tuple[str, str]]:
-    for first, second in pairwise(words):
-        if _is_telling(first) and _is_telling(second):
-            yield first, second
 
 
 def _is_telling(word: str) -> bool:

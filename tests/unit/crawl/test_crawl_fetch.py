@@ -69,6 +69,15 @@ def test_redirects_are_followed_to_the_final_url(server: ScriptedServer, fetcher
     assert (fetched.content, fetched.final_url) == (b"there", end)
 
 
+def test_a_password_in_a_redirect_is_neither_sent_nor_shown(
+    server: ScriptedServer, fetcher: Fetcher
+) -> None:
+    location = server.url.replace("//", "//me:hunter2@") + "/b"
+    fault = fault_of(fetcher, server.reply("/a", Reply(302, headers={"Location": location})))
+    assert "hunter2" not in str(fault)
+    assert "authorization" not in server.requests_for("/b")[0].headers
+
+
 def test_a_redirect_loop_ends(server: ScriptedServer, fetcher: Fetcher) -> None:
     fault = fault_of(fetcher, server.reply("/a", Reply(302, headers={"Location": "/a"})))
     assert "more than 5 redirects" in str(fault)

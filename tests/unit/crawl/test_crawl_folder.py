@@ -1,7 +1,9 @@
+import inspect
 import os
 import stat
-import tracemalloc
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -129,32 +131,50 @@ def test_escaped_names_never_collide() -> None:
     assert len({escape_undecodable(name) for name in names}) == len(names)
 
 
-def test_folders_may_be_deeper_than_python_recurses(tmp_path: Path) -> None:
-    depth = 1200
-    here = os.open(tmp_path, os.O_RDONLY)
-    for _ in range(depth):
-        os.mkdir("d", dir_fd=here)
-        below = os.open("d", os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = below
-    os.close(os.open("f", os.O_CREAT | os.O_WRONLY, dir_fd=here))
-    os.close(here)
-    assert ids(tmp_path) == ["d/" * depth + "f"]
-
-
-def test_many_files_stream_with_little_memory(tmp_path: Path) -> None:
-    for folder in range(10):
-        (tmp_path / str(folder)).mkdir()
-        for number in range(500):
-            (tmp_path / str(folder) / f"{number}.txt").touch()
-    tracemalloc.start()
+@contextmanager
+def deep_folders(root: Path, depth: int) -> Iterator[None]:
+    """Folders in folders; taken down step by step, because shutil.rmtree recurses."""
+    descriptors = [os.open(root, os.O_RDONLY)]
     try:
-        count = sum(1 for _ in FolderListing(tmp_path).list())
-        peak = tracemalloc.get_traced_memory()[1]
+        for _ in range(depth):
+            os.mkdir("d", dir_fd=descriptors[-1])
+            descriptors.append(os.open("d", os.O_RDONLY, dir_fd=descriptors[-1]))
+        os.close(os.open("f", os.O_CREAT | os.O_WRONLY, dir_fd=descriptors[-1]))
+        yield
     finally:
-        tracemalloc.stop()
-    assert count == 5000
-    assert peak < 1_000_000
+        with suppress(FileNotFoundError):
+            os.unlink("f", dir_fd=descriptors[-1])
+        os.close(descriptors.pop())
+        while descriptors:
+            os.rmdir("d", dir_fd=descriptors[-1])
+            os.close(descriptors.pop())
+
+
+def test_folders_may_be_deeper_than_python_recurses(tmp_path: Path) -> None:
+    depth, limit = 300, sys.getrecursionlimit()
+    with deep_folders(tmp_path, depth):
+        sys.setrecursionlimit(len(inspect.stack(0)) + 100)
+        try:
+            found = ids(tmp_path)
+        finally:
+            sys.setrecursionlimit(limit)
+    assert found == ["d/" * depth + "f"]
+
+
+def test_a_folder_is_read_only_when_its_turn_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, *[f"{folder}/{name}" for folder in range(5) for name in "ab"])
+    scandir, read = os.scandir, list[str]()
+
+    def count(path: Any) -> Any:
+        read.append(Path(path).name)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", count)
+    found = FolderListing(tmp_path).list()
+    assert [next(found).external_id for _ in range(3)] == ["0/a", "0/b", "1/a"]
+    assert read == [tmp_path.name, "0", "1"]
 
 
 def test_a_source_is_named_by_its_absolute_path(

@@ -20,7 +20,7 @@ def answer_names(monkeypatch: pytest.MonkeyPatch, names: Names) -> list[str]:
     """Resolve from a table, each look-up taking the next answer; tells what was looked up."""
     asked: list[str] = []
 
-    def resolve(host: str, port: int) -> list[str]:
+    def resolve(host: str, _port: int) -> list[str]:
         asked.append(host)
         answers = names.get(host, [host])
         return [answers.pop(0) if len(answers) > 1 else answers[0]]
@@ -34,7 +34,7 @@ def lead_public_to(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> l
     connected: list[str] = []
     connect: Callable[..., httpcore.NetworkStream] = httpcore.SyncBackend.connect_tcp
 
-    def connect_tcp(self: httpcore.SyncBackend, host: str, port: int, *rest: Any) -> Any:
+    def connect_tcp(self: httpcore.SyncBackend, host: str, _port: int, *rest: Any) -> Any:
         connected.append(host)
         assert host == PUBLIC
         return connect(self, "127.0.0.1", server.server_port, *rest)

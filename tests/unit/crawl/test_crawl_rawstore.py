@@ -44,9 +44,7 @@ def test_bytes_come_back_by_their_key(store: RawStore) -> None:
     assert store.get(key) == b"hello"
 
 
-def test_the_same_content_is_written_once(
-    store: RawStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_content_is_written_once(store: RawStore, tmp_path: Path) -> None:
     key = store.put("t", "s", "a", b"x", "txt")
     before = (tmp_path / "store" / key).stat()
     assert store.put("t", "s", "a", b"x", "txt") == key
@@ -88,7 +86,7 @@ def test_different_texts_have_different_parts(a: str, b: str) -> None:
     assert len(escape_part(a)) <= 200
 
 
-def test_a_shortened_part_cannot_be_typed(store: RawStore) -> None:
+def test_a_shortened_part_cannot_be_typed() -> None:
     assert escape_part(escape_part("x" * 300)) != escape_part("x" * 300)
 
 

@@ -165,15 +165,12 @@ def test_a_prefixed_sitemap_and_cdata_are_read() -> None:
     assert parse_sitemap(xml.encode()) == Sitemap(("http://a.test/?a&b",), is_index=False)
 
 
-def test_entities_are_refused() -> None:
-    bomb = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><urlset><url><loc>&b;</loc></url></urlset>'
+@pytest.mark.parametrize(
+    "entity", ['<!ENTITY b "bbbb"><!ENTITY a "&b;&b;">', '<!ENTITY a SYSTEM "file:///etc/passwd">']
+)
+def test_entities_are_refused(entity: str) -> None:
+    xml = f"<!DOCTYPE x [{entity}]><urlset><url><loc>&a;</loc></url></urlset>"
     with pytest.raises(SitemapError, match="entities"):
-        parse_sitemap(bomb.encode())
-
-
-def test_an_external_entity_is_not_read() -> None:
-    xml = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><urlset><url><loc>&a;</loc></url></urlset>'
-    with pytest.raises(SitemapError):
         parse_sitemap(xml.encode())
 
 

@@ -78,6 +78,8 @@ def _score(sample: Sample, outcome: object) -> Score:
     scores = {
         name: _field_score(name, outcome.fields[name], wanted)
         for name, wanted in sample.expected.items()
+        # Where there was nothing to find and nothing was found, nothing was shown.
+        if wanted or outcome.fields[name]
     }
     return Score(sample, outcome.confidence, scores)
 

@@ -1,0 +1,137 @@
+"""`penstock demo`: the whole way, on a small corpus that comes with the package."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.text import Text
+
+from entrypoints.cli.ingest import exit_code, run_ingest
+from entrypoints.cli.output import Json, console, print_json, print_table
+from entrypoints.cli.search import Mode, as_json, find, print_hits
+from penstock.bootstrap import open_app
+from penstock.documents import Stage
+from penstock.runs.report import DocumentLine, RunReport, list_documents
+from penstock.runs.vocabulary import DocumentStatus
+from penstock.search.nodes import list_nodes
+from penstock.search.query import Filters
+from penstock.settings import Settings, load_settings
+
+CORPUS = Path(__file__).parent.parent / "demo" / "corpus"
+SEARCHES = (("hydrology data pipelines in Python", Mode.HYBRID), ("project management", Mode.TEXT))
+_STYLES = {"ready": "green", "skipped": "dim", "error": "red", "expired": "yellow"}
+
+
+def demo(json: Json = False) -> None:
+    """Ingest a bundled careers site and a folder of résumés, then search them."""
+    started = time.monotonic()
+    # The demo's own site is on this machine, where the crawler otherwise does not go.
+    settings = load_settings(allow_private_addresses=True, crawl_delay_seconds=0.0)
+    os.environ["PENSTOCK_ALLOW_PRIVATE_ADDRESSES"] = "true"
+    os.environ["PENSTOCK_CRAWL_DELAY_SECONDS"] = "0"
+    reports = _ingest_both(settings)
+    if json:
+        print_json(_as_json(settings, reports))
+    else:
+        for title, report in reports.items():
+            _print_documents(settings, title, report)
+        _print_figures(settings, list(reports.values()), time.monotonic() - started)
+        _print_searches(settings)
+        _print_next(settings)
+    raise typer.Exit(max(exit_code(report, strict=False) for report in reports.values()))
+
+
+def _ingest_both(settings: Settings) -> dict[str, RunReport]:
+    from entrypoints.demo.site import DemoSite
+
+    _say("A careers site (served on this machine) and a folder of résumés become records.")
+    port_file = settings.home / "demo" / "site-port"
+    port_file.parent.mkdir(parents=True, exist_ok=True)
+    with DemoSite(CORPUS / "site", port_file) as site:
+        postings = run_ingest(settings, site.url, settings.tenant, "job_posting", False)
+    resumes = run_ingest(settings, str(CORPUS / "resumes"), settings.tenant, "resume", False)
+    return {"careers site": postings, "résumés": resumes}
+
+
+def _print_documents(settings: Settings, title: str, report: RunReport) -> None:
+    with open_app(settings) as app, app.database.read() as tx:
+        lines = list_documents(tx, report.run.id)
+        nodes = {node["id"]: node for node in list_nodes(tx, settings.tenant, run_id=report.run.id)}
+    rows = [
+        (
+            _short(line.external_id),
+            Text(line.status, style=_STYLES.get(line.status, "")),
+            _why(line, nodes.get(line.node_id or "")),
+        )
+        for line in lines
+    ]
+    print_table(("document", "became", "why"), rows, title=f"run {report.run.id}: {title}")
+
+
+def _why(line: DocumentLine, node: dict[str, Any] | None) -> str:
+    if line.status != DocumentStatus.READY or node is None:
+        return line.reason or ""
+    if node["extraction_status"] == "skipped":
+        made = f"indexed, not extracted ({node['extraction_reason']})"
+    else:
+        made = f"{node['profile']}, confidence {node['extraction_confidence']:.2f}"
+    return f"{made}; {line.reason}" if line.reason else made
+
+
+def _print_figures(settings: Settings, reports: list[RunReport], seconds: float) -> None:
+    extracted = sum(report.stages[Stage.EXTRACT].worked for report in reports)
+    embedded = sum(report.stages[Stage.EMBED].worked for report in reports)
+    reused = sum(report.stages[Stage.EXTRACT].reused for report in reports)
+    calls = sum(report.usage.llm_calls for report in reports)
+    cost = sum(report.usage.cost_usd for report in reports)
+    fallbacks = sum(report.usage.fallbacks for report in reports)
+    rate = fallbacks / extracted if extracted else 0.0
+    if not extracted and not embedded:
+        _say("Nothing changed since the last time: no extraction, no embedding.")
+    _say(
+        f"{extracted} extracted ({reused} more reused), {embedded} embedded, "
+        f"in {seconds:.1f} s altogether"
+    )
+    _say(
+        f"{calls} model calls, fallback rate {rate:.0%}, cost ${cost:.4f}"
+        + (" (offline rules: no GROQ_API_KEY is set)" if calls == 0 else "")
+    )
+
+
+def _print_searches(settings: Settings) -> None:
+    with open_app(settings) as app:
+        for query, mode in SEARCHES:
+            console.print(f"\n[bold]penstock search[/] {query!r} --mode {mode}", highlight=False)
+            print_hits(find(app, query, Filters(settings.tenant), mode, 3))
+
+
+def _print_next(settings: Settings) -> None:
+    from entrypoints.cli.local_prefect import prefect_server
+
+    address = prefect_server(settings).find()
+    console.print("\n[bold]Where to look next[/]")
+    if address is not None:
+        _say(f"  {address.ui_url}  the Prefect UI: flow runs, artifacts, logs")
+    _say("  penstock status, penstock runs, penstock nodes, penstock show NODE_ID")
+    _say("  penstock ingest FOLDER   your own documents")
+    _say("  README.md and docs/      what it does, how to run it for real, the API")
+    _say("  penstock down            stops the Prefect server (it also stops when idle)")
+
+
+def _as_json(settings: Settings, reports: dict[str, RunReport]) -> dict[str, Any]:
+    with open_app(settings) as app:
+        searches = {
+            query: [as_json(hit) for hit in find(app, query, Filters(settings.tenant), mode, 3)]
+            for query, mode in SEARCHES
+        }
+    return {"runs": [report.as_json() for report in reports.values()], "searches": searches}
+
+
+def _short(external_id: str) -> str:
+    return external_id.partition("://")[2].partition("/")[2] or external_id
+
+
+def _say(text: str) -> None:
+    console.print(text, highlight=False, markup=False)

@@ -1,0 +1,38 @@
+"""Finds, or starts, the Prefect server that flows report to."""
+
+import os
+
+from entrypoints.cli.output import errors
+from penstock.launcher.prefect_server import PrefectServer, ServerAddress
+from penstock.settings import Settings
+
+
+def prefect_server(settings: Settings) -> PrefectServer:
+    """The server that belongs to this home."""
+    return PrefectServer(settings.home, idle_seconds=settings.server_idle_seconds or None)
+
+
+def connect_prefect(settings: Settings) -> str | None:
+    """Have this process's flows report to a server; its UI's address if it is the local one.
+
+    A server named in PREFECT_API_URL is used as it is. Must be called before prefect is imported.
+    """
+    _keep_the_screen_quiet()
+    if os.environ.get("PREFECT_API_URL"):
+        return None
+    server = prefect_server(settings)
+    address = _ensure(server)
+    os.environ.update(server.client_environment(address))
+    return address.ui_url
+
+
+def _ensure(server: PrefectServer) -> ServerAddress:
+    with errors.status("looking for the local Prefect server …") as spinner:
+        return server.ensure(
+            lambda phrase, seconds: spinner.update(f"{phrase} … {seconds:.0f} s")
+        )
+
+
+def _keep_the_screen_quiet() -> None:
+    """Prefect's log lines go to its server, where they can be found; the screen shows progress."""
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")

@@ -1,0 +1,72 @@
+"""The command line's front door: the commands, and how their errors reach the reader."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from entrypoints.cli import config, demo, doctor, ingest, nodes, runs, search, servers, status
+from entrypoints.cli.output import errors, print_json
+from penstock import __version__
+from penstock.errors import PenstockError, UsageError
+
+app = typer.Typer(
+    name="penstock",
+    help="Turn piles of pages and files into structured, searchable records.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command("ingest")(ingest.ingest)
+app.command("search")(search.search)
+app.command("show")(nodes.show)
+app.command("nodes")(nodes.nodes)
+app.add_typer(runs.app, name="runs")
+app.command("run")(runs.run)
+app.command("status")(status.status)
+app.command("config")(config.config)
+app.command("doctor")(doctor.doctor)
+app.command("down")(servers.down)
+app.command("demo")(demo.demo)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, help="Show the version.")
+    ] = False,
+) -> None:
+    del version
+
+
+def main() -> None:
+    """Run a command. Exit codes: 0 done, 1 not done, 2 wrong use."""
+    try:
+        app()
+    except PenstockError as error:
+        if "--json" in sys.argv:
+            print_json({"error": str(error)})
+        else:
+            errors.print(f"[bold red]error:[/] {_escape(str(error))}", highlight=False)
+        sys.exit(2 if isinstance(error, UsageError) else 1)
+    except BrokenPipeError:
+        # The reader of our output has gone (`penstock nodes | head`): nobody is left to tell.
+        sys.stderr.close()
+        sys.exit(1)
+
+
+def _escape(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+if __name__ == "__main__":
+    main()

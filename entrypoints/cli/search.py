@@ -1,0 +1,81 @@
+"""`penstock search`."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from entrypoints.cli.output import Json, Tenant, console, print_json
+from penstock.bootstrap import App, open_app
+from penstock.errors import UsageError
+from penstock.search.query import HIT_END, HIT_START, Filters, Hit
+from penstock.settings import load_settings
+
+
+class Mode(StrEnum):
+    HYBRID = "hybrid"
+    TEXT = "text"
+    VECTOR = "vector"
+
+
+def search(
+    query: Annotated[str, typer.Argument(help='What to look for; "quotes" make a phrase.')],
+    mode: Annotated[Mode, typer.Option(help="Words, meaning, or both.")] = Mode.HYBRID,
+    tenant: Tenant = None,
+    source: Annotated[str | None, typer.Option(help="Only documents of this source.")] = None,
+    profile: Annotated[str | None, typer.Option(help="Only documents of this profile.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many hits.")] = 10,
+    json: Json = False,
+) -> None:
+    """Find documents by words, by meaning, or by both."""
+    settings = load_settings()
+    filters = Filters(tenant or settings.tenant, source, profile)
+    with open_app(settings) as app:
+        hits = find(app, query, filters, mode, limit)
+    if json:
+        print_json([as_json(hit) for hit in hits])
+        return
+    print_hits(hits)
+
+
+def find(app: App, query: str, filters: Filters, mode: Mode, limit: int) -> list[Hit]:
+    from penstock.search.hybrid import search as search_nodes
+
+    if not query.strip():
+        raise UsageError("there is nothing to look for: give a word or a sentence")
+
+    def embed(text: str) -> tuple[bytes, str]:
+        return app.embedder.embed([text])[0], app.embedder.identity
+
+    with app.database.read() as tx:
+        return search_nodes(tx, query, filters, mode=mode.value, limit=limit, embed=embed)
+
+
+def as_json(hit: Hit) -> dict[str, object]:
+    snippet = hit.snippet.replace(HIT_START, "<mark>").replace(HIT_END, "</mark>")
+    return {
+        "id": hit.id,
+        "title": hit.title,
+        "url": hit.url,
+        "score": hit.score,
+        "snippet": snippet,
+    }
+
+
+def print_hits(hits: list[Hit]) -> None:
+    if not hits:
+        console.print("nothing found")
+    for number, hit in enumerate(hits, start=1):
+        console.print(Text.assemble((f"{number}. ", "dim"), (hit.title, "bold")))
+        console.print(Text.assemble("   ", (f"{hit.score:.4f}  {hit.url or ''}", "dim")))
+        console.print(Text.assemble("   ", highlighted(hit.snippet)))
+
+
+def highlighted(snippet: str) -> Text:
+    text = Text()
+    for number, part in enumerate(snippet.split(HIT_START)):
+        hit, _, rest = part.partition(HIT_END) if number else ("", "", part)
+        text.append(hit, style="bold black on yellow")
+        text.append(rest)
+    return text

@@ -1,0 +1,76 @@
+"""`penstock status`: what is there and what is going on, at a glance."""
+
+import os
+from typing import Any
+
+from entrypoints.cli.output import Json, Tenant, console, print_json, print_pairs, print_table
+from penstock.bootstrap import open_app
+from penstock.runs.report import list_reports
+from penstock.search.nodes import count_by_status
+from penstock.settings import Settings, load_settings, mask_url
+from penstock.work.statistics import count_items
+
+
+def status(tenant: Tenant = None, json: Json = False) -> None:
+    """Show documents, work and runs of a tenant, and the servers of this home."""
+    settings = load_settings()
+    tenant_id = tenant or settings.tenant
+    with open_app(settings) as app, app.database.read() as tx:
+        counts = count_by_status(tx, tenant_id)
+        work = count_items(tx, tenant_id)
+        runs = [report.as_json() for report in list_reports(tx, tenant_id, 5)]
+    found = {
+        "home": str(settings.home.absolute()),
+        "database": mask_url(settings.database_url),
+        "prefect": _prefect(settings),
+        "extractor": settings.extraction_backend,
+        "embedder": settings.embedding.backend,
+        "tenant": tenant_id,
+        **counts,
+        "work": work,
+        "runs": runs,
+    }
+    if json:
+        print_json(found)
+        return
+    _print(found)
+
+
+def _prefect(settings: Settings) -> dict[str, Any]:
+    from entrypoints.cli.local_prefect import prefect_server
+
+    named = os.environ.get("PREFECT_API_URL")
+    if named:
+        return {"running": None, "api_url": mask_url(named), "ui_url": None}
+    address = prefect_server(settings).find()
+    if address is None:
+        return {"running": False, "api_url": None, "ui_url": None}
+    return {"running": True, "api_url": address.api_url, "ui_url": address.ui_url}
+
+
+def _print(found: dict[str, Any]) -> None:
+    prefect = found["prefect"]
+    server = prefect["ui_url"] or prefect["api_url"] or "not running (starts when needed)"
+    print_pairs(
+        [
+            ("home", found["home"]),
+            ("database", found["database"]),
+            ("Prefect", server),
+            ("extractor", found["extractor"]),
+            ("embedder", found["embedder"]),
+            ("documents", found["nodes"]),
+            ("extraction", _counts(found["extraction"])),
+            ("embedding", _counts(found["embedding"])),
+            ("work", _counts(found["work"])),
+        ]
+    )
+    rows = [(run["run_id"], run["status"], run["source"], _counts(run["counts"]))
+            for run in found["runs"]]
+    if rows:
+        print_table(("run", "status", "source", "documents"), rows, title="latest runs")
+    else:
+        console.print("no runs yet: penstock ingest SOURCE, or penstock demo", highlight=False)
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "none"

@@ -1,0 +1,24 @@
+"""Flow `process`: drains whatever is due, beside any number of others on the same items."""
+
+from prefect import flow
+
+from blocks.configuration import settings_with
+from penstock.bootstrap import open_app
+from penstock.documents import Stage
+from penstock.recovery import recover
+from tasks.steps import TaskSteps
+
+
+@flow(name="process", persist_result=False)
+def process(stages: list[Stage] | None = None, blocks: list[str] | None = None) -> int:
+    """Work until nothing is due or waiting for a retry; how many items were claimed.
+
+    Args:
+        stages: Only these stages; the next one is left for other workers. Empty: all.
+        blocks: Saved configuration blocks that win over the environment, as `type/name`.
+    """
+    with open_app(settings_with(blocks or [])) as app, app.heart() as heart:
+        recover(app.database, app.queue, max_rescues=app.settings.max_rescues)
+        processor = app.processor(TaskSteps(app.steps, "drain"), tuple(stages or Stage))
+        app.drain(processor, heart).run(lambda: True)
+        return heart.completed

@@ -1,0 +1,26 @@
+"""Flow `recover`: takes back what dead workers held and finishes runs that were left behind."""
+
+from prefect import flow, get_run_logger
+
+from blocks.configuration import settings_with
+from penstock.bootstrap import open_app
+from penstock.recovery import recover as recover_once
+
+
+@flow(name="recover", persist_result=False)
+def recover(blocks: list[str] | None = None) -> dict[str, int]:
+    """One pass of recovery; what it found.
+
+    Args:
+        blocks: Saved configuration blocks that win over the environment, as `type/name`.
+    """
+    with open_app(settings_with(blocks or [])) as app:
+        found = recover_once(app.database, app.queue, max_rescues=app.settings.max_rescues)
+    figures = {
+        "freed": len(found.items.freed),
+        "rescued": len(found.items.rescued),
+        "dead": len(found.items.dead),
+        "finished_runs": len(found.finished_runs),
+    }
+    get_run_logger().info("recovery: %s", figures if found.items else "all clear")
+    return figures

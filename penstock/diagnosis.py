@@ -1,0 +1,130 @@
+"""Looks at everything Penstock needs, and says what to do about each thing that is not right."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.errors import PenstockError, SchemaMismatch
+from penstock.settings import Settings, mask_url, retired_model_warnings
+from penstock.store.database import Database
+from penstock.store.migration import check as check_schema
+from penstock.work.redis_client import build_redis_client
+
+Verdict = Literal["ok", "warning", "failed"]
+LOW_DISK_BYTES = 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    what: str
+    verdict: Verdict
+    detail: str
+    advice: str | None = None
+
+
+def diagnose(settings: Settings, *, prefect: Callable[[], Finding]) -> Iterator[Finding]:
+    """Every check, each on its own: one that fails does not hide the next."""
+    database = Database(settings.database_url)
+    try:
+        connected = _check_database(database)
+        yield connected
+        if connected.verdict == "ok":
+            yield _check_migrations(database)
+            yield _check_vectors(database)
+    finally:
+        database.close()
+    yield _check_redis(settings)
+    yield _check_models(settings)
+    yield _check_embedder(settings)
+    yield prefect()
+    yield _check_disk(settings)
+
+
+def _check_database(database: Database) -> Finding:
+    where = mask_url(database.url)
+    try:
+        with database.read():
+            return Finding("database", "ok", where)
+    except PenstockError as error:
+        advice = "check PENSTOCK_DSN, or unset it to use SQLite in PENSTOCK_HOME"
+        return Finding("database", "failed", str(error), advice)
+
+
+def _check_migrations(database: Database) -> Finding:
+    try:
+        check_schema(database)
+    except SchemaMismatch as error:
+        return Finding("migrations", "failed", str(error), "the message says what to do")
+    return Finding("migrations", "ok", "the schema is this version's")
+
+
+def _check_vectors(database: Database) -> Finding:
+    import sqlalchemy as sa
+
+    query = (
+        "SELECT vec_version()"
+        if database.is_sqlite
+        else "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
+    )
+    with database.read() as tx:
+        version = tx.execute(sa.text(query)).scalar_one_or_none()
+    if version is None:
+        advice = "install pgvector and run CREATE EXTENSION vector in this database"
+        return Finding("vectors", "failed", "the extension `vector` is missing", advice)
+    return Finding("vectors", "ok", f"{'sqlite-vec' if database.is_sqlite else 'pgvector'} {version}")
+
+
+def _check_redis(settings: Settings) -> Finding:
+    if settings.redis_url is None:
+        return Finding("Redis", "ok", "not configured; the database alone is enough")
+    url = settings.redis_url.get_secret_value()
+    from redis.exceptions import RedisError
+
+    try:
+        client = build_redis_client(url)
+        try:
+            client.ping()
+        finally:
+            client.close()
+    except (RedisError, ValueError) as error:
+        advice = "start it, mend REDIS_URL, or unset REDIS_URL to work without it"
+        return Finding("Redis", "failed", f"{mask_url(url)}: {type(error).__name__}", advice)
+    return Finding("Redis", "ok", mask_url(url))
+
+
+def _check_models(settings: Settings) -> Finding:
+    extraction = settings.extraction
+    if settings.extraction_backend == "rules":
+        detail = "offline rules (no GROQ_API_KEY); no model is asked"
+        return Finding("models", "ok", detail)
+    retired = retired_model_warnings(settings)
+    if retired:
+        return Finding("models", "warning", "; ".join(retired), "change the settings it names")
+    chain = f"{extraction.primary_model} → {extraction.fallback_model}"
+    return Finding("models", "ok", chain)
+
+
+def _check_embedder(settings: Settings) -> Finding:
+    from penstock.embed.embedder import build_embedder
+
+    try:
+        embedder = build_embedder(settings.embedding.backend, settings.embedding.model)
+        embedder.embed(["a word"])
+    except PenstockError as error:
+        return Finding("embedder", "failed", str(error), "the message says what to do")
+    return Finding("embedder", "ok", embedder.identity)
+
+
+def _check_disk(settings: Settings) -> Finding:
+    folder = settings.home.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    detail = f"{free / 1024**3:.1f} GB free for {settings.home}"
+    if free < LOW_DISK_BYTES:
+        advice = "free some space, or move PENSTOCK_HOME: raw bytes and the database need room"
+        return Finding("disk", "failed", detail, advice)
+    return Finding("disk", "ok", detail)

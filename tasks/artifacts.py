@@ -1,0 +1,88 @@
+"""What a run shows in the Prefect UI: a live progress bar, a summary and a table of failures."""
+
+import time
+from typing import Any
+from uuid import UUID
+
+from prefect.artifacts import (
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+
+from penstock.documents import Stage
+from penstock.runs.report import DocumentLine, RunReport
+from penstock.runs.vocabulary import DocumentStatus
+
+REFRESH_SECONDS = 2.0
+FAILURES_SHOWN = 200
+
+
+class ProgressArtifact:
+    """A progress bar that is written at most every few seconds."""
+
+    def __init__(self, run_id: int) -> None:
+        self._id: UUID = create_progress_artifact(  # type: ignore[assignment]  # sync here
+            progress=0.0, key=f"run-{run_id}-progress", description=f"Run {run_id}: starting"
+        )
+        self._written_at = 0.0
+
+    def due(self) -> bool:
+        return time.monotonic() - self._written_at >= REFRESH_SECONDS
+
+    def show(self, report: RunReport) -> None:
+        done = report.documents - report.counts[DocumentStatus.PENDING]
+        percent = 100.0 * done / report.documents if report.documents else 100.0
+        update_progress_artifact(
+            artifact_id=self._id, progress=percent, description=_stages_line(report)
+        )
+        self._written_at = time.monotonic()
+
+
+def publish_summary(report: RunReport, failures: list[DocumentLine]) -> None:
+    """Leave behind what a person wants to know about a run that ended."""
+    run_id = report.run.id
+    create_markdown_artifact(
+        key=f"run-{run_id}-summary", markdown=summary_markdown(report), description=f"Run {run_id}"
+    )
+    if failures:
+        create_table_artifact(
+            key=f"run-{run_id}-failures",
+            table=[_failure_row(line) for line in failures[:FAILURES_SHOWN]],
+            description=f"Documents of run {run_id} that failed, and why",
+        )
+
+
+def summary_markdown(report: RunReport) -> str:
+    """The summary of one run as Markdown."""
+    figures = report.as_json()
+    counts = "\n".join(f"| {status} | {count} |" for status, count in figures["counts"].items())
+    problem = f"\n**{figures['error']}**\n" if figures["error"] else ""
+    return f"""# Run {report.run.id} of {report.run.source_name}: {report.run.status}
+{problem}
+| documents | |
+|---|---|
+{counts}
+
+- {figures["extractions"]} extracted, {figures["embeddings"]} embedded in {figures["seconds"]:.1f} s \
+({figures["documents_per_second"]:g} documents/s)
+- {figures["llm_calls"]} model calls, {figures["tokens"]} tokens, ${figures["cost_usd"]:.4f}, \
+fallback rate {figures["fallback_rate"]:.0%}
+
+Next: `penstock run {report.run.id}` · `penstock search "…"`
+"""
+
+
+def _stages_line(report: RunReport) -> str:
+    stages = [f"{stage} {report.stages[stage].done}/{report.stages[stage].total}" for stage in Stage]
+    return f"Run {report.run.id}: " + " · ".join(stages)
+
+
+def _failure_row(line: DocumentLine) -> dict[str, Any]:
+    return {
+        "document": line.external_id,
+        "class": line.error_class,
+        "reason": line.reason,
+        "node": line.node_id,
+    }

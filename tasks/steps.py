@@ -1,0 +1,71 @@
+"""The three computations of the processing path as cached tasks, one task run a batch."""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from prefect import task
+from pydantic import TypeAdapter
+
+from penstock.documents import ExtractionRequest
+from penstock.pipeline.steps import ExtractionResult, RawReference, Steps, TextResult
+from tasks.batch import Batch
+from tasks.policy import RETRIES, RETRY_DELAY_SECONDS, batch_key, is_transient
+
+_TEXTS: TypeAdapter[list[TextResult]] = TypeAdapter(list[TextResult])
+_EXTRACTIONS: TypeAdapter[list[ExtractionResult]] = TypeAdapter(list[ExtractionResult])
+
+# Long enough to serve a run that is taken up again; the store keeps extractions for ever.
+_KEPT = timedelta(days=1)
+_POLICY: dict[str, Any] = {
+    "cache_key_fn": batch_key,
+    "cache_expiration": _KEPT,
+    "persist_result": True,
+    "result_serializer": "json",
+    "retries": RETRIES,
+    "retry_delay_seconds": RETRY_DELAY_SECONDS,
+    "retry_condition_fn": is_transient,
+}
+
+
+@task(name="parse", task_run_name="parse {batch}", tags=["stage:text"], **_POLICY)
+def parse_documents(batch: Batch[RawReference]) -> Any:
+    """Raw bytes → text."""
+    return _TEXTS.dump_python(batch.steps.parse(batch.keys, batch.inputs), mode="json")
+
+
+@task(name="extract", task_run_name="extract {batch}", tags=["stage:extract"], **_POLICY)
+def extract_fields(batch: Batch[ExtractionRequest]) -> Any:
+    """Text → fields."""
+    return _EXTRACTIONS.dump_python(batch.steps.extract(batch.keys, batch.inputs), mode="json")
+
+
+@task(name="embed", task_run_name="embed {batch}", tags=["stage:embed"], **_POLICY)
+def embed_texts(batch: Batch[str]) -> list[str]:
+    """Text → vectors, as base64: a tenth of the size of numbers written out."""
+    vectors = batch.steps.embed(batch.keys, batch.inputs)
+    return [base64.b64encode(vector).decode() for vector in vectors]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSteps:
+    """The same steps, seen by Prefect."""
+
+    steps: Steps
+    label: str
+
+    def parse(self, keys: Sequence[str], documents: Sequence[RawReference]) -> list[TextResult]:
+        return _TEXTS.validate_python(parse_documents(self._batch(keys, documents)))
+
+    def extract(
+        self, keys: Sequence[str], requests: Sequence[ExtractionRequest]
+    ) -> list[ExtractionResult]:
+        return _EXTRACTIONS.validate_python(extract_fields(self._batch(keys, requests)))
+
+    def embed(self, keys: Sequence[str], texts: Sequence[str]) -> list[bytes]:
+        return [base64.b64decode(vector) for vector in embed_texts(self._batch(keys, texts))]
+
+    def _batch(self, keys: Sequence[str], inputs: Sequence[Any]) -> Batch[Any]:
+        return Batch(self.steps, self.label, keys, inputs)
