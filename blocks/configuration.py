@@ -1,7 +1,7 @@
 """A block that is named explicitly wins over the environment, which wins over the defaults."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from prefect.blocks.core import Block
 
@@ -29,4 +29,4 @@ def load_part(name: str) -> ConfigurationPart:
         ) from error
     if not isinstance(block, ConfigurationPart):
         raise ConfigurationError(f"block {name!r} is not one of Penstock's configuration blocks")
-    return cast(ConfigurationPart, block)
+    return block

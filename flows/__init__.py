@@ -1,1 +1,1 @@
-"""Flows: order and concurrency only. What they do is in `penstock`, how it is retried in `tasks`."""
+"""Flows: order and concurrency only. The work is in `penstock`, its retries are in `tasks`."""

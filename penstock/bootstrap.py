@@ -11,8 +11,8 @@ from penstock.documents import Stage
 from penstock.settings import Settings, load_settings
 from penstock.store.database import Database
 from penstock.store.migration import migrate
-from penstock.work.retry import Doubling, RetryRule, RetryRules, Steps
 from penstock.work.queue import WorkQueue
+from penstock.work.retry import Doubling, RetryRule, RetryRules, Steps
 
 if TYPE_CHECKING:
     from penstock.crawl.fetch import Fetcher
@@ -101,9 +101,7 @@ class App:
     def heart(self) -> "Heart":
         from penstock.work.heart import Heart
 
-        return Heart(
-            self.database, self.queue, every_seconds=self.settings.heartbeat_seconds
-        )
+        return Heart(self.database, self.queue, every_seconds=self.settings.heartbeat_seconds)
 
     def processor(
         self,

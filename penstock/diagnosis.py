@@ -74,7 +74,9 @@ def _check_vectors(database: Database) -> Finding:
     if version is None:
         advice = "install pgvector and run CREATE EXTENSION vector in this database"
         return Finding("vectors", "failed", "the extension `vector` is missing", advice)
-    return Finding("vectors", "ok", f"{'sqlite-vec' if database.is_sqlite else 'pgvector'} {version}")
+    return Finding(
+        "vectors", "ok", f"{'sqlite-vec' if database.is_sqlite else 'pgvector'} {version}"
+    )
 
 
 def _check_redis(settings: Settings) -> Finding:

@@ -1,16 +1,16 @@
 """Every error Penstock raises on purpose.
 
-    PenstockError
-    ├── UsageError                wrong use of a command or function: say what to change
-    ├── ConfigurationError        a setting is wrong or missing; work pauses, documents are not blamed
-    │   └── StagePaused           a stage cannot work until somebody mends a setting
-    ├── StoreError                the database cannot be used as it is
-    │   └── SchemaMismatch        made by a newer version, or not migrated yet
-    ├── ServiceError              a server we started or depend on does not answer
-    ├── ListingFailed             a source could not be listed (never the same as "zero documents")
-    ├── RunRefused                another run of this source is active
-    ├── NotFound                  no such node, run or work item in this tenant
-    └── DocumentFault             one document failed; carries its ErrorClass
+PenstockError
+├── UsageError                wrong use of a command or function: say what to change
+├── ConfigurationError        a setting is wrong or missing; work pauses, documents are not blamed
+│   └── StagePaused           a stage cannot work until somebody mends a setting
+├── StoreError                the database cannot be used as it is
+│   └── SchemaMismatch        made by a newer version, or not migrated yet
+├── ServiceError              a server we started or depend on does not answer
+├── ListingFailed             a source could not be listed (never the same as "zero documents")
+├── RunRefused                another run of this source is active
+├── NotFound                  no such node, run or work item in this tenant
+└── DocumentFault             one document failed; carries its ErrorClass
 """
 
 from enum import StrEnum

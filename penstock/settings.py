@@ -39,7 +39,9 @@ class ExtractionSettings(_Section):
 
     model_config = SettingsConfigDict(env_prefix="EXTRACTION_")
 
-    enabled: bool = Field(False, description="Extract nodes that come in over HTTP (runs always do)")
+    enabled: bool = Field(
+        False, description="Extract nodes that come in over HTTP (runs always do)"
+    )
     mode: Literal["async", "sync"] = Field(
         "async", description="async: embed at once; sync: extract first"
     )
@@ -47,7 +49,9 @@ class ExtractionSettings(_Section):
     profile: str = Field("resume", description="Profile of nodes that name none")
     base_url: str | None = Field(None, description="A Groq-compatible endpoint; empty: Groq itself")
     primary_model: str = Field("openai/gpt-oss-20b", description="Asked first")
-    fallback_model: str = Field("openai/gpt-oss-120b", description="Asked when the first is not enough")
+    fallback_model: str = Field(
+        "openai/gpt-oss-120b", description="Asked when the first is not enough"
+    )
     confidence_threshold: float = Field(
         0.65, ge=0, le=1, description="Below this the fallback model is asked"
     )
@@ -56,7 +60,9 @@ class ExtractionSettings(_Section):
     max_attempts: Count = Field(2, description="Attempts of an item, each may ask both models")
     retry_base_seconds: Positive = Field(10, description="First retry delay; doubles")
     retry_max_seconds: Positive = Field(60, description="Longest retry delay")
-    worker_poll_interval: Positive = Field(1.0, description="Seconds between looks at an empty queue")
+    worker_poll_interval: Positive = Field(
+        1.0, description="Seconds between looks at an empty queue"
+    )
     healthcheck_port: int = Field(
         8080, ge=0, le=65535, description="Worker health endpoint; 0 switches it off"
     )
@@ -82,7 +88,9 @@ class EmbeddingSettings(_Section):
     max_attempts: Count = Field(5, description="Attempts before an item is a dead letter")
     retry_base_seconds: Positive = Field(10, description="First retry delay; doubles")
     retry_max_seconds: Positive = Field(300, description="Longest retry delay")
-    worker_poll_interval: Positive = Field(1.0, description="Seconds between looks at an empty queue")
+    worker_poll_interval: Positive = Field(
+        1.0, description="Seconds between looks at an empty queue"
+    )
     queue_max_depth: Count = Field(5000, description="Intake answers 429 above this many items")
     tenant_max_pending: Count = Field(2000, description="The same for one tenant")
     queue_require_redis: bool = Field(
@@ -112,7 +120,9 @@ class Settings(_Section):
         200, validation_alias="NODE_BATCH_MAX", description="Nodes in one POST /nodes/batch"
     )
     tenant: str = Field("default", description="Tenant of commands that name none")
-    lease_seconds: Positive = Field(60, description="A claim not renewed for this long is given back")
+    lease_seconds: Positive = Field(
+        60, description="A claim not renewed for this long is given back"
+    )
     heartbeat_seconds: Positive = Field(10, description="How often a worker renews its claims")
     sweep_seconds: Positive = Field(30, description="How often expired claims are looked for")
     max_rescues: Count = Field(5, description="Times an item may be taken from a dead worker")

@@ -65,8 +65,8 @@ def summary_markdown(report: RunReport) -> str:
 |---|---|
 {counts}
 
-- {figures["extractions"]} extracted, {figures["embeddings"]} embedded in {figures["seconds"]:.1f} s \
-({figures["documents_per_second"]:g} documents/s)
+- {figures["extractions"]} extracted, {figures["embeddings"]} embedded \
+in {figures["seconds"]:.1f} s ({figures["documents_per_second"]:g} documents/s)
 - {figures["llm_calls"]} model calls, {figures["tokens"]} tokens, ${figures["cost_usd"]:.4f}, \
 fallback rate {figures["fallback_rate"]:.0%}
 
@@ -75,7 +75,9 @@ Next: `penstock run {report.run.id}` · `penstock search "…"`
 
 
 def _stages_line(report: RunReport) -> str:
-    stages = [f"{stage} {report.stages[stage].done}/{report.stages[stage].total}" for stage in Stage]
+    stages = [
+        f"{stage} {report.stages[stage].done}/{report.stages[stage].total}" for stage in Stage
+    ]
     return f"Run {report.run.id}: " + " · ".join(stages)
 
 

@@ -37,7 +37,7 @@ def demo(json: Json = False) -> None:
     else:
         for title, report in reports.items():
             _print_documents(settings, title, report)
-        _print_figures(settings, list(reports.values()), time.monotonic() - started)
+        _print_figures(list(reports.values()), time.monotonic() - started)
         _print_searches(settings)
         _print_next(settings)
     raise typer.Exit(max(exit_code(report, strict=False) for report in reports.values()))
@@ -77,10 +77,13 @@ def _why(line: DocumentLine, node: dict[str, Any] | None) -> str:
         made = f"indexed, not extracted ({node['extraction_reason']})"
     else:
         made = f"{node['profile']}, confidence {node['extraction_confidence']:.2f}"
-    return f"{made}; {line.reason}" if line.reason else made
+    if not line.reason:
+        return made
+    kind, _, other = line.reason.rpartition(" ")
+    return f"{made}; {kind} {_short(other)}"
 
 
-def _print_figures(settings: Settings, reports: list[RunReport], seconds: float) -> None:
+def _print_figures(reports: list[RunReport], seconds: float) -> None:
     extracted = sum(report.stages[Stage.EXTRACT].worked for report in reports)
     embedded = sum(report.stages[Stage.EMBED].worked for report in reports)
     reused = sum(report.stages[Stage.EXTRACT].reused for report in reports)

@@ -23,8 +23,12 @@ def ingest(
         str | None,
         typer.Option(help="Fields to extract: resume, job_posting, document. Default: by content."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Process unchanged documents too.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if any document failed.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Process unchanged documents too.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit 1 if any document failed.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Crawl, extract, embed and index a source. Unchanged documents are skipped."""
@@ -47,13 +51,15 @@ def run_ingest(
     settings: Settings, source: str, tenant: str, profile: str | None, force: bool
 ) -> RunReport:
     """Record a run, have the flow do it, and report what became of it."""
+    from entrypoints.cli.local_prefect import connect_prefect
     from entrypoints.cli.progress import shown_progress
 
     with open_app(settings) as app:
         run_id = _open_run(app, source, tenant, profile, force)
         try:
+            connect_prefect(settings)
             with shown_progress(app.database, run_id, f"run {run_id}"):
-                _run_flow(settings, run_id, source, tenant)
+                _run_flow(run_id, source, tenant)
         except PenstockError:
             # Whatever ended the flow has left the run in a state that tells of it.
             _abort_if_never_taken(app, run_id)
@@ -94,10 +100,7 @@ def _open_run(app: App, source: str, tenant: str, profile: str | None, force: bo
     return open_run(app.database, spec, profile=profile, force=force).id
 
 
-def _run_flow(settings: Settings, run_id: int, source: str, tenant: str) -> None:
-    from entrypoints.cli.local_prefect import connect_prefect
-
-    connect_prefect(settings)
+def _run_flow(run_id: int, source: str, tenant: str) -> None:
     from prefect import tags
 
     from flows.ingest import ingest as ingest_flow

@@ -28,9 +28,15 @@ def connect_prefect(settings: Settings) -> str | None:
 
 def _ensure(server: PrefectServer) -> ServerAddress:
     with errors.status("looking for the local Prefect server …") as spinner:
-        return server.ensure(
-            lambda phrase, seconds: spinner.update(f"{phrase} … {seconds:.0f} s")
-        )
+        said: set[str] = set()
+
+        def report(phrase: str, seconds: float) -> None:
+            spinner.update(f"{phrase} … {seconds:.0f} s")
+            if not errors.is_terminal and phrase not in said:
+                said.add(phrase)
+                errors.print(f"{phrase} …", highlight=False)
+
+        return server.ensure(report)
 
 
 def _keep_the_screen_quiet() -> None:

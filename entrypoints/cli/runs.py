@@ -88,5 +88,10 @@ def _row(report: RunReport) -> list[object]:
     counts = {str(status): count for status, count in report.counts.items()}
     names = ("ready", "skipped", "error", "expired", "pending")
     run = report.run
-    return [run.id, run.status, run.source_name, *[counts[name] for name in names],
-            f"{report.seconds:.1f}"]
+    return [
+        run.id,
+        run.status,
+        run.source_name,
+        *[counts[name] for name in names],
+        f"{report.seconds:.1f}",
+    ]

@@ -64,8 +64,10 @@ def _print(found: dict[str, Any]) -> None:
             ("work", _counts(found["work"])),
         ]
     )
-    rows = [(run["run_id"], run["status"], run["source"], _counts(run["counts"]))
-            for run in found["runs"]]
+    rows = [
+        (run["run_id"], run["status"], run["source"], _counts(run["counts"]))
+        for run in found["runs"]
+    ]
     if rows:
         print_table(("run", "status", "source", "documents"), rows, title="latest runs")
     else:

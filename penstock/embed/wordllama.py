@@ -27,7 +27,7 @@ class WordLlamaEmbedder:
     def __init__(self, model: str | None = None) -> None:
         if model not in (None, MODEL):
             raise ConfigurationError(
-                f"EMBEDDING_MODEL={model} is not in the wordllama wheel: leave it empty or use {MODEL}"
+                f"EMBEDDING_MODEL={model} is not in the wordllama wheel: use {MODEL} or nothing"
             )
         self._loading = threading.Lock()
 

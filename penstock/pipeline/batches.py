@@ -72,5 +72,7 @@ def split_faults(
 def update_nodes(tx: Tx, rows: Sequence[dict[str, Any]]) -> None:
     """Write many nodes in one statement. Rows name their columns as `b_…`, the node as `b_id`."""
     if rows:
-        values = {name[2:]: sa.bindparam(name) for name in rows[0] if name != "b_id"}
+        values: dict[str, Any] = {
+            name[2:]: sa.bindparam(name) for name in rows[0] if name != "b_id"
+        }
         tx.execute(sa.update(nodes).where(nodes.c.id == sa.bindparam("b_id")).values(values), rows)

@@ -50,7 +50,10 @@ def close_failed(tx: Tx, verdicts: Sequence[Verdict]) -> None:
 
 
 def failure_of(verdict: Verdict) -> dict[str, str]:
-    return {"error_class": verdict.fault.kind, "message": verdict.fault.message}
+    # The line in the run names the document already.
+    name = verdict.item.payload.get("external_id", "")
+    message = verdict.fault.message.removeprefix(f"{name}: ")
+    return {"error_class": verdict.fault.kind, "message": message}
 
 
 def _commit_marks(tx: Tx, items: Sequence[WorkItem]) -> None:
@@ -62,9 +65,7 @@ def _commit_marks(tx: Tx, items: Sequence[WorkItem]) -> None:
     update_nodes(tx, rows)
 
 
-def _update_run_documents(
-    tx: Tx, closed: Sequence[tuple[WorkItem, dict[str, str] | None]]
-) -> None:
+def _update_run_documents(tx: Tx, closed: Sequence[tuple[WorkItem, dict[str, str] | None]]) -> None:
     rows = [_run_document(tx, item, failure) for item, failure in closed if item.run_id is not None]
     if not rows:
         return
@@ -102,7 +103,7 @@ def _dead_event(verdict: Verdict) -> Event:
     return Event(
         item.tenant_id,
         _EVENT_STAGE[item.stage],
-        f"{name}: {verdict.fault.kind}: {verdict.fault.message}",
+        f"{name}: {verdict.fault.kind}: {failure_of(verdict)['message']}",
         level="ERROR",
         run_id=item.run_id,
         node_id=item.node_id,

@@ -147,5 +147,3 @@ class Drain:
         with self._changed:
             if not self._stopping.is_set():
                 self._changed.wait(self.poll_seconds)
-
-

@@ -8,8 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from penstock.llm.profiles import profile_for, profile_named
+from penstock.llm.profiles import profile_named
 from penstock.pipeline.batches import Line, compute, split_faults, update_nodes
+from penstock.pipeline.choice import profile_of
 from penstock.pipeline.closing import bury, close_documents, close_failed
 from penstock.store.database import Tx
 from penstock.store.schema import embeddings, nodes, texts
@@ -132,6 +133,7 @@ def _load_subjects(
         nodes.c.seq,
         nodes.c.profile,
         nodes.c.metadata,
+        nodes.c.media_type,
         nodes.c.fields,
         nodes.c.embedded_hash,
         nodes.c.embedding_identity,
@@ -159,8 +161,7 @@ def _subject(
 
 
 def _embedded_text(line: Line, row: sa.Row[Any]) -> str:
-    classes = [row.metadata["schema_type"]] if "schema_type" in row.metadata else []
-    profile = profile_named(row.profile or profile_for(classes, line.default_profile))
+    profile = profile_named(profile_of(row, line.default_profile))
     return profile.embedded_text(row.fields, row.title or None, row.body or "")
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from penstock.documents import Extraction, ExtractionRequest, ExtractionSkipped, Stage
-from penstock.llm.profiles import profile_for, profile_named
+from penstock.llm.profiles import profile_named
 from penstock.pipeline.batches import Line, compute, split_faults, update_nodes
+from penstock.pipeline.choice import profile_of
 from penstock.pipeline.closing import FAILED, bury, failure_of
 from penstock.pipeline.steps import ExtractionResult
 from penstock.store.database import Tx
@@ -66,7 +67,7 @@ class _Commit:
         good, bad = split_faults(items, [answers[question.key] for question in questions])
         by_item = {question.item.id: question for question in questions}
         skipped = [pair for pair in good if isinstance(pair[1], ExtractionSkipped)]
-        found = [pair for pair in good if isinstance(pair[1], Extraction)]
+        found = [(item, answer) for item, answer in good if isinstance(answer, Extraction)]
         done = [pair for pair in found if pair[0].id in first]
         reused = [pair for pair in found if pair[0].id not in first]
         with self.line.database.write() as tx:
@@ -118,9 +119,7 @@ class _Commit:
         verdicts = self.line.queue.fail(tx, self.claim, faults)
         dead = [verdict for verdict in verdicts if verdict.dead]
         bury(tx, dead)
-        return [
-            replace(v.item, payload={**v.item.payload, FAILED: failure_of(v)}) for v in dead
-        ]
+        return [replace(v.item, payload={**v.item.payload, FAILED: failure_of(v)}) for v in dead]
 
     def _keep(self, tx: Tx, answered: Sequence[tuple[_Question, Extraction]]) -> None:
         insert = tx.insert(extractions).on_conflict_do_nothing()
@@ -170,11 +169,16 @@ class _Commit:
         }
 
 
-def _load_questions(
-    tx: Tx, line: Line, items: Sequence[WorkItem], models: str
-) -> list[_Question]:
+def _load_questions(tx: Tx, line: Line, items: Sequence[WorkItem], models: str) -> list[_Question]:
     query = (
-        sa.select(nodes.c.id, nodes.c.profile, nodes.c.metadata, texts.c.title, texts.c.body)
+        sa.select(
+            nodes.c.id,
+            nodes.c.profile,
+            nodes.c.metadata,
+            nodes.c.media_type,
+            texts.c.title,
+            texts.c.body,
+        )
         .outerjoin(texts, texts.c.seq == nodes.c.seq)
         .where(nodes.c.id.in_([item.node_id for item in items]))
     )
@@ -183,8 +187,7 @@ def _load_questions(
 
 
 def _question(line: Line, item: WorkItem, row: sa.Row[Any], models: str) -> _Question:
-    classes = [row.metadata["schema_type"]] if "schema_type" in row.metadata else []
-    profile = row.profile or profile_for(classes, line.default_profile)
+    profile = profile_of(row, line.default_profile)
     request = ExtractionRequest(row.body or "", profile, row.title or None, row.metadata)
     return _Question(item, request, _key(line, item.tenant_id, request, models))
 

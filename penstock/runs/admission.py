@@ -8,9 +8,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from penstock.crawl.duplicates import Duplicates
+from penstock.crawl.extension import extension_for
 from penstock.crawl.fetch import Fetched, Fetcher, Marks, NotModified
 from penstock.crawl.listing import Listed
-from penstock.crawl.extension import extension_for
 from penstock.crawl.rawstore import RawStore
 from penstock.crawl.simhash import to_signed
 from penstock.documents import Fault, Stage
@@ -72,7 +72,9 @@ class Admission:
         if assessed.stage is not Stage.TEXT:
             return _Stored(assessed, None)
         run, listed = lease.run, assessed.listed
-        extension = extension_for(listed.path.name if listed.path else listed.url, assessed.media_type)
+        extension = extension_for(
+            listed.path.name if listed.path else listed.url, assessed.media_type
+        )
         try:
             key = self.raw.put(
                 run.tenant_id, run.source_name, listed.external_id, assessed.content, extension
@@ -90,9 +92,7 @@ class Admission:
         self._revive(tx, stored)
         record(tx, *_events(lease, stored))
 
-    def _upsert_nodes(
-        self, tx: Tx, lease: RunLease, stored: Sequence["_Stored"]
-    ) -> dict[str, str]:
+    def _upsert_nodes(self, tx: Tx, lease: RunLease, stored: Sequence["_Stored"]) -> dict[str, str]:
         """The node id of every document that has one; new nodes are made for those without."""
         new = [s for s in stored if s.assessed.known is None]
         rows = [_new_node(tx, lease, s) for s in new]
@@ -117,7 +117,9 @@ class Admission:
         return set(tx.execute(inserted, rows).scalars()) if rows else set()
 
     def _revive(self, tx: Tx, stored: Iterable["_Stored"]) -> None:
-        back = [s.assessed.known.id for s in stored if s.assessed.known and s.assessed.known.expired]
+        back = [
+            s.assessed.known.id for s in stored if s.assessed.known and s.assessed.known.expired
+        ]
         if back:
             tx.execute(sa.update(nodes).where(nodes.c.id.in_(back)).values(expired_at=None))
 

@@ -187,11 +187,11 @@ def run_from(row: sa.Row[Any]) -> Run:
 def count_documents(tx: Tx, run_id: int) -> dict[DocumentStatus, int]:
     """Documents of a run by status; every status is there."""
     counted = (
-        sa.select(run_documents.c.status, sa.func.count())
+        sa.select(run_documents.c.status, sa.func.count().label("documents"))
         .where(run_documents.c.run_id == run_id)
         .group_by(run_documents.c.status)
     )
-    found = {status: count for status, count in tx.execute(counted)}
+    found = {row.status: row.documents for row in tx.execute(counted)}
     return {status: found.get(status, 0) for status in DocumentStatus}
 
 
@@ -275,9 +275,7 @@ def _active_run(tx: Tx, source_id: int) -> sa.Row[Any] | None:
     return tx.execute(sa.select(runs).where(runs.c.source_id == source_id, ACTIVE_RUN)).first()
 
 
-def _insert_run(
-    tx: Tx, spec: SourceSpec, source_id: int, profile: str | None, force: bool
-) -> Run:
+def _insert_run(tx: Tx, spec: SourceSpec, source_id: int, profile: str | None, force: bool) -> Run:
     row = {
         "tenant_id": spec.tenant_id,
         "source_id": source_id,

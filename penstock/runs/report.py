@@ -166,10 +166,12 @@ def _usage(tx: Tx, run_id: int) -> Usage:
     c = model_calls.c
     tokens = sa.func.coalesce(sa.func.sum(c.prompt_tokens + c.completion_tokens), 0)
     query = sa.select(
-        sa.func.count(), tokens, sa.func.coalesce(sa.func.sum(c.cost_usd), 0.0)
+        sa.func.count().label("calls"),
+        tokens.label("tokens"),
+        sa.func.coalesce(sa.func.sum(c.cost_usd), 0.0).label("cost"),
     ).where(c.run_id == run_id)
-    calls, used, cost = tx.execute(query).one()
+    used = tx.execute(query).one()
     fallbacks = sa.select(sa.func.count()).where(
         extractions.c.run_id == run_id, extractions.c.fallback_reason.is_not(None)
     )
-    return Usage(calls, int(used), float(cost), tx.execute(fallbacks).scalar_one())
+    return Usage(used.calls, int(used.tokens), float(used.cost), tx.execute(fallbacks).scalar_one())

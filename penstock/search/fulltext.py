@@ -30,7 +30,7 @@ def _find_sqlite(
 ) -> list[Found]:
     match = (" AND " if every else " OR ").join(f'"{term}"' for term in terms)
     fts = sa.table("texts_fts", sa.column("rowid"))
-    rank = sa.literal_column(_SQLITE_RANK)
+    rank: sa.ColumnElement[float] = sa.literal_column(_SQLITE_RANK)
     statement = (
         sa.select(nodes.c.seq, rank.label("rank"), sa.literal_column(_SNIPPET).label("snippet"))
         .select_from(fts.join(nodes, nodes.c.seq == fts.c.rowid))
@@ -46,7 +46,7 @@ def _find_postgres(
     tx: Tx, terms: Sequence[str], filters: Filters, limit: int, *, every: bool
 ) -> list[Found]:
     phrases = [sa.func.phraseto_tsquery("english", term) for term in terms]
-    wanted = phrases[0]
+    wanted: sa.ColumnElement[str] = phrases[0]
     for phrase in phrases[1:]:
         wanted = wanted.op("&&" if every else "||")(phrase)
     search: sa.ColumnClause[str] = sa.literal_column("texts.search")

@@ -69,8 +69,9 @@ def count_by_status(tx: Tx, tenant_id: str) -> dict[str, Any]:
     total: int = tx.execute(sa.select(sa.func.count()).where(present)).scalar_one()
 
     def by(column: sa.ColumnElement[Any]) -> dict[str, int]:
-        query = sa.select(column, sa.func.count()).where(present).group_by(column)
-        return {status or "none": count for status, count in tx.execute(query)}
+        counted = sa.select(column.label("status"), sa.func.count().label("nodes"))
+        rows = tx.execute(counted.where(present).group_by(column))
+        return {row.status or "none": row.nodes for row in rows}
 
     return {
         "nodes": total,

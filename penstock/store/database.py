@@ -22,7 +22,7 @@ from penstock.settings import mask_url
 _SQLITE_BUSY_SECONDS = 30.0
 _SQLITE_PRAGMAS = (
     "PRAGMA journal_mode=WAL",
-    # With WAL, NORMAL loses nothing when a process dies; only a power cut may undo the last commits.
+    # With WAL, NORMAL loses nothing when a process dies; a power cut may undo the last commits.
     "PRAGMA synchronous=NORMAL",
     "PRAGMA foreign_keys=ON",
     "PRAGMA cache_size=-32000",

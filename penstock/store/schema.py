@@ -222,9 +222,7 @@ attempts = sa.Table(
     "attempts",
     metadata,
     sa.Column("id", Id, primary_key=True),
-    sa.Column(
-        "item_id", Id, sa.ForeignKey("work_items.id", ondelete="CASCADE"), nullable=False
-    ),
+    sa.Column("item_id", Id, sa.ForeignKey("work_items.id", ondelete="CASCADE"), nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False),
     sa.Column("owner", sa.Text),
     sa.Column("error_class", sa.Text, nullable=False),

@@ -14,6 +14,11 @@ LITTLE_TEXT = 200
 # Never part of the text; without them the content rules have far fewer elements to look at.
 _INVISIBLE = ("style", "svg", "noscript", "template", "iframe", "canvas", "select", "button")
 _UNREAD = "script, style, svg, noscript, template, iframe, canvas, select, button, head"
+# What frames every page of a site. A header may also stand in an article, where it is content.
+_FRAME = (
+    "nav, footer, body > header, body > div > header, "
+    "[role=navigation], [role=banner], [role=contentinfo]"
+)
 _BLOCKS = (
     "address, article, aside, blockquote, br, dd, div, dl, dt, fieldset, figcaption, figure, "
     "footer, form, h1, h2, h3, h4, h5, h6, header, hr, li, main, nav, ol, p, pre, section, table, "
@@ -66,11 +71,15 @@ def page_title(page: Page) -> str | None:
 
 
 def visible_text(source: str) -> str:
-    """Every text a reader would see, one block per line."""
+    """Every text a reader would see inside the site's frame, one block per line."""
+    return _visible(source, f"{_UNREAD}, {_FRAME}") or _visible(source, _UNREAD)
+
+
+def _visible(source: str, unread: str) -> str:
     from selectolax.lexbor import LexborHTMLParser
 
     document = LexborHTMLParser(source)
-    for node in document.css(_UNREAD):
+    for node in document.css(unread):
         node.decompose()
     for node in document.css(_BLOCKS):
         node.insert_before(_BREAK)

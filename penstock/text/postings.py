@@ -13,6 +13,7 @@ from penstock.text.html import Page, visible_text
 from penstock.text.kinds import HTML
 from penstock.text.requirements import split_requirements
 
+SCHEMA_TYPE = "JobPosting"
 _REQUIREMENTS = (
     "qualifications",
     "experienceRequirements",
@@ -34,7 +35,7 @@ def extract_posting(page: Page) -> ExtractedText | None:
         text=_posting_text(fields),
         title=fields["title"],
         media_type=HTML,
-        metadata=_with_requirements(fields),
+        metadata={**_with_requirements(fields), "schema_type": SCHEMA_TYPE},
     )
 
 
@@ -47,7 +48,8 @@ def describe_posting(extracted: ExtractedText, page: Page, name: str) -> Extract
         return extracted
     company = page.tree.xpath("string(//meta[@property='og:site_name']/@content)")
     fields = {"title": extracted.title, "company": clean_line(company)}
-    found = {**fields, "description": description, "requirements": requirements}
+    parts = {"description": description, "requirements": requirements}
+    found = {**fields, **parts, "schema_type": SCHEMA_TYPE}
     return replace(extracted, metadata={**extracted.metadata, **found})
 
 

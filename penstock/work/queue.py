@@ -16,7 +16,14 @@ import sqlalchemy as sa
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass
 from penstock.store.database import Tx
-from penstock.store.schema import ACTIVE_ITEM, LEASED_ITEM, WAITING_ITEM, attempts, nodes, work_items
+from penstock.store.schema import (
+    ACTIVE_ITEM,
+    LEASED_ITEM,
+    WAITING_ITEM,
+    attempts,
+    nodes,
+    work_items,
+)
 from penstock.work.items import Claim, ItemStatus, NewItem, Outcome, Verdict, WorkItem
 from penstock.work.retry import RetryRules
 
@@ -158,9 +165,7 @@ class WorkQueue:
             self._mark_nodes(tx, "queued", [(item.node_id, stage) for item in items])
         return replace(claim, items=tuple(sorted(ours, key=lambda item: item.id)))
 
-    def fail(
-        self, tx: Tx, claim: Claim, faults: Sequence[tuple[WorkItem, Fault]]
-    ) -> list[Verdict]:
+    def fail(self, tx: Tx, claim: Claim, faults: Sequence[tuple[WorkItem, Fault]]) -> list[Verdict]:
         """Record failures of what is still ours: each waits for its retry, or is dead."""
         verdicts = [self._fail_one(tx, claim, item, fault) for item, fault in faults]
         return [verdict for verdict in verdicts if verdict is not None]
@@ -245,16 +250,16 @@ class WorkQueue:
             "updated_at": tx.now,
             "finished_at": tx.now if delay is None else None,
         }
-        if tx.execute(sa.update(work_items).where(_owned(claim, [item.id])).values(values)).rowcount:
+        if tx.execute(
+            sa.update(work_items).where(_owned(claim, [item.id])).values(values)
+        ).rowcount:
             record_attempt(tx, item, spent, claim.owner, fault)
             if delay is not None:
                 self._mark_nodes(tx, "queued", [(item.node_id, item.stage)])
             return Verdict(item, fault, dead=delay is None)
         return None
 
-    def _to_pending(
-        self, tx: Tx, which: sa.ColumnElement[bool], values: dict[str, Any]
-    ) -> int:
+    def _to_pending(self, tx: Tx, which: sa.ColumnElement[bool], values: dict[str, Any]) -> int:
         pending = {"status": ItemStatus.PENDING, "updated_at": tx.now}
         given_back = (
             sa.update(work_items)
@@ -283,7 +288,9 @@ class WorkQueue:
         for stage, column in _NODE_STATUS.items():
             ids = [node_id for node_id, item_stage in pairs if item_stage is stage]
             if ids:
-                tx.execute(sa.update(nodes).where(nodes.c.id.in_(ids)).values({column.name: status}))
+                tx.execute(
+                    sa.update(nodes).where(nodes.c.id.in_(ids)).values({column.name: status})
+                )
 
 
 def record_attempt(tx: Tx, item: WorkItem, attempt: int, owner: str | None, fault: Fault) -> None:
@@ -340,7 +347,17 @@ def _new_row(item: NewItem, now: datetime) -> dict[str, Any]:
 
 def item_columns() -> list[sa.ColumnElement[Any]]:
     c = work_items.c
-    return [c.id, c.tenant_id, c.node_id, c.run_id, c.stage, c.priority, c.attempts, c.rescues, c.payload]
+    return [
+        c.id,
+        c.tenant_id,
+        c.node_id,
+        c.run_id,
+        c.stage,
+        c.priority,
+        c.attempts,
+        c.rescues,
+        c.payload,
+    ]
 
 
 def item_from(row: sa.Row[Any]) -> WorkItem:

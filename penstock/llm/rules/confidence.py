@@ -1,7 +1,8 @@
 """How far the rules trust what they found."""
 
-import re
 from collections.abc import Mapping
+
+from penstock.llm.rules.vocabulary import read_words
 
 CEILING = 0.95
 """Rules are never certain."""
@@ -9,11 +10,6 @@ UNUSABLE = 0.5
 """The most an answer without its required fields can claim."""
 
 _SAMPLE_CHARS = 1500
-_WORD = re.compile(r"[^\W\d_]+")
-_COMMON_WORD = re.compile(
-    r"\b(?:the|and|of|in|to|for|with|an?|on|as|by|at|from|is|are|we|you|our|your|that|this|or|it|be"
-    r"|was|were|will|using|have|has)\b"
-)
 _USUAL_SHARE = 0.12
 
 
@@ -31,9 +27,8 @@ def settle(supports: Mapping[str, tuple[float, float]], text: str, *, usable: bo
 
 def english_share(text: str) -> float:
     """1 for running English, towards 0 for other languages, tables and noise."""
-    sample = text[:_SAMPLE_CHARS].lower()
-    words = len(_WORD.findall(sample))
+    words = [word for word in text[:_SAMPLE_CHARS].lower().split() if len(word) > 1]
     if not words:
         return 0.0
-    common = len(_COMMON_WORD.findall(sample)) / words
+    common = sum(map(read_words("common_words").__contains__, words)) / len(words)
     return min(1.0, common / _USUAL_SHARE)

@@ -72,6 +72,7 @@ def _reads_as_title(text: str) -> bool:
     return (
         letters / len(text) > 0.75
         and not text.endswith((".", ",", ";"))
+        and ". " not in text
         and _INSTITUTION.match(text) is None
     )
 

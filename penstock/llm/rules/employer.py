@@ -15,10 +15,13 @@ _HEAD_LINES = 8
 _NAME_CHARS = 80
 _NAME = r"(?<!\w)[A-Z][\w&.’'-]{0,30}(?: (?:[A-Z&][\w&.’'-]{0,30}|of|and|the)){0,4}"
 _HIRES = re.compile(
-    rf"(?P<name>{_NAME}),?\s+(?:is|are)\s+(?:currently\s+|now\s+)?"
+    rf"(?=[A-Z])(?P<name>{_NAME})"
+    r"(?:,?\s+(?:is|are)\s+(?:currently\s+|now\s+)?"
     r"(?:looking for|hiring|seeking|searching|recruiting|growing|expanding|an?\s|the\s)"
-    rf"|(?P<maker>{_NAME})\s+(?:seeks|helps|builds|makes|develops|provides|offers|invites|runs)\s"
-    rf"|\b(?:[Jj]oin|[Aa]t)\s+(?P<joined>{_NAME}?)(?:,|\s+as\b|\s+we\b|'s|’s|\s+and\b|\.)"
+    r"|\s+(?:seeks|helps|builds|makes|develops|provides|offers|invites|runs)\s)"
+)
+_JOIN = re.compile(
+    rf"\b(?:[Jj]oin|[Aa]t)\s+(?P<name>{_NAME}?)(?:,|\s+as\b|\s+we\b|['’]s|\s+and\b|\.)"
 )
 _SUFFIXED = re.compile(
     rf"(?:{_NAME}\s+)?(?:[A-Z][\w&.’'-]*)\s*,?\s(?:Inc|LLC|Ltd|GmbH|Corp|AG|PLC|plc|SE|Limited|BV"
@@ -113,8 +116,9 @@ def _company_hints(question: Question, reading: Reading) -> Iterator[tuple[str, 
             name = piece.strip()
             if len(name) <= _NAME_CHARS and _SUFFIXED.fullmatch(name) and not names_a_role(name):
                 yield name, 0.85
-    for match in _HIRES.finditer(reading.text):
-        yield match["name"] or match["maker"] or match["joined"], 0.7
+    for pattern in (_HIRES, _JOIN):
+        for match in pattern.finditer(reading.text):
+            yield match["name"], 0.7
     for text in head:
         role, _, company = text.partition(" at ")
         if company and names_a_role(role):

@@ -6,6 +6,7 @@ from typing import Any
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _MAX_CHARS = 2000
+_MAX_SUM = 1e12
 _SPACES = re.compile(r"[^\S\n]+")
 _ITEM_BREAK = re.compile(r"\s*(?:\n|;|•|▪|●)\s*[-*•·]?\s*")
 
@@ -21,14 +22,14 @@ def text_fact(metadata: Mapping[str, Any], key: str) -> str | None:
 
 
 def number_fact(metadata: Mapping[str, Any], key: str) -> float | None:
-    """A fact as a number that is not negative."""
+    """A fact as a sum of money: a number that is not negative and not absurd."""
     value = metadata.get(key)
     if isinstance(value, str):
         found = _NUMBER.search(value.replace(",", ""))
-        return float(found[0]) if found else None
+        value = float(found[0]) if found else None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if 0 <= value < float("inf") else None
+    return float(value) if 0 <= value <= _MAX_SUM else None
 
 
 def list_fact(metadata: Mapping[str, Any], key: str) -> list[str]:

@@ -38,7 +38,7 @@ _REQUIREMENT_WORD = re.compile(
 )
 
 
-def answer_posting(question: Question, reading: Reading, today: date) -> Answer:  # noqa: ARG001
+def answer_posting(question: Question, reading: Reading, _today: date) -> Answer:
     """The posting fields a text and its source support."""
     labels = read_labels(reading)
     title = _find_title(question, reading, labels)

@@ -19,6 +19,7 @@ _LISTING_AFTER = re.compile(
     r"\s*(?:[,;|/•·▪)+\n]|\.(?:\s|\Z)|\Z|\s(?:&|and|or|for|on|developers?|programming|code|apps?"
     r"|applications?|services?|microservices|components|skills|models?|scripts|formulas)\b)"
 )
+_INITIAL = re.compile(r"\.\s?[A-Z]")
 _ITEM_BREAK = re.compile(r"\s*[,;|•·▪●/\t]\s*|\s{3,}|\s+[–—-]\s+")
 _LABEL = re.compile(r"\A[^,;|:]{2,40}:\s+")
 _ASIDE = re.compile(r"\s*\([^)]*\)?|\s*\d+\+?\s*(?:years?|yrs?).*", re.IGNORECASE)
@@ -121,6 +122,8 @@ def _inside(position: int, spans: list[tuple[int, int]]) -> bool:
 def _is_listed(text: str, hit: Hit) -> bool:
     before = text[max(0, hit.start - _NEAR_CHARS) : hit.start]
     after = text[hit.end : hit.end + _NEAR_CHARS]
+    if len(hit.name) == 1 and _INITIAL.match(after):
+        return False
     return bool(_LISTING_BEFORE.search(before)) and bool(_LISTING_AFTER.match(after))
 
 

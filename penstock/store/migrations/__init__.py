@@ -1,1 +1,1 @@
-"""Alembic's environment and the revisions, inside the package so that an installed copy has them."""
+"""Alembic's environment and the revisions, inside the package: an installed copy has them."""

@@ -1,0 +1,35 @@
+# Every target works on a fresh clone: `setup` makes .venv with the locked dependencies first.
+PYTHON ?= python3
+VENV := .venv
+READY := $(VENV)/.ready
+PACKAGES := penstock flows tasks blocks deployments entrypoints
+
+.PHONY: setup demo test check bench clean
+
+setup: $(READY)
+
+# Bytecode is compiled here, so that the first command is as quick as the second.
+$(READY): uv.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(VENV)/bin/uv sync --frozen --inexact --compile-bytecode --quiet
+	$(VENV)/bin/python -m compileall -q $(PACKAGES)
+	@touch $(READY)
+
+demo: setup
+	$(VENV)/bin/penstock demo
+
+test: setup
+	$(VENV)/bin/python -m pytest
+
+check: setup
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy $(PACKAGES) tests bench
+	$(VENV)/bin/lint-imports
+
+bench: setup
+	$(VENV)/bin/python -m bench.pipeline
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,31 @@
+"""Runs one measurement in a process of its own and tells its time and memory."""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one process reported about itself."""
+
+    seconds: float
+    peak_mb: float
+    figures: dict[str, Any]
+
+
+def measure(module: str, *arguments: str, environment: dict[str, str]) -> Measured:
+    """Run `python -m module …`, whose last line of output is a JSON object."""
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"{module} {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
+    figures = json.loads(done.stdout.strip().splitlines()[-1])
+    return Measured(figures.pop("seconds"), figures.pop("peak_mb"), figures)
