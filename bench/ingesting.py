@@ -10,13 +10,14 @@ from penstock.settings import load_settings
 
 def main(source: str) -> None:
     """Run the flow on a source, with the local Prefect server already running."""
-    from entrypoints.cli.local_prefect import connect_prefect
+    from entrypoints.cli.local_prefect import connect_prefect, watched_by_a_person
 
     connect_prefect(load_settings())
     from flows.ingest import ingest
 
     started = time.perf_counter()
-    report = ingest(source=source)
+    with watched_by_a_person():
+        report = ingest(source=source)
     seconds = time.perf_counter() - started
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     figures = {

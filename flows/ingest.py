@@ -31,6 +31,7 @@ from penstock.runs.report import RunReport, list_failures, report_run
 from penstock.runs.vocabulary import RunLease, RunStatus, SourceSpec
 from tasks.admission import Arrivals, admit_documents
 from tasks.artifacts import ProgressArtifact, publish_summary
+from tasks.labels import tag_flow_run
 from tasks.steps import TaskSteps
 
 
@@ -69,6 +70,7 @@ def ingest(
         run_id = run_id or _open(app, source, tenant, profile, force)
         with _taken(app, run_id) as lease, app.heart() as heart:
             heart.keep(lambda tx: renew_run(tx, lease, app.settings.lease_seconds))
+            tag_flow_run(f"tenant:{lease.run.tenant_id}", f"source:{lease.run.source_name}")
             progress = ProgressArtifact(run_id)
 
             def show_progress() -> None:

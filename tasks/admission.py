@@ -26,7 +26,6 @@ class Arrivals:
 @task(
     name="fetch",
     task_run_name="fetch {arrivals}",
-    tags=["stage:crawl"],
     cache_policy=NO_CACHE,
     retries=RETRIES,
     retry_delay_seconds=RETRY_DELAY_SECONDS,

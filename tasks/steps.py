@@ -30,19 +30,19 @@ _POLICY: dict[str, Any] = {
 }
 
 
-@task(name="parse", task_run_name="parse {batch}", tags=["stage:text"], **_POLICY)
+@task(name="parse", task_run_name="parse {batch}", **_POLICY)
 def parse_documents(batch: Batch[RawReference]) -> Any:
     """Raw bytes → text."""
     return _TEXTS.dump_python(batch.steps.parse(batch.keys, batch.inputs), mode="json")
 
 
-@task(name="extract", task_run_name="extract {batch}", tags=["stage:extract"], **_POLICY)
+@task(name="extract", task_run_name="extract {batch}", **_POLICY)
 def extract_fields(batch: Batch[ExtractionRequest]) -> Any:
     """Text → fields."""
     return _EXTRACTIONS.dump_python(batch.steps.extract(batch.keys, batch.inputs), mode="json")
 
 
-@task(name="embed", task_run_name="embed {batch}", tags=["stage:embed"], **_POLICY)
+@task(name="embed", task_run_name="embed {batch}", **_POLICY)
 def embed_texts(batch: Batch[str]) -> list[str]:
     """Text → vectors, as base64: a tenth of the size of numbers written out."""
     vectors = batch.steps.embed(batch.keys, batch.inputs)

@@ -8,8 +8,8 @@ from typing import Any
 import typer
 from rich.text import Text
 
-from entrypoints.cli.ingest import exit_code, run_ingest
-from entrypoints.cli.output import Json, console, print_json, print_table
+from entrypoints.cli.ingest import IngestResult, run_ingest
+from entrypoints.cli.output import Json, console, print_error, print_json, print_table
 from entrypoints.cli.search import Mode, as_json, find, print_hits
 from penstock.bootstrap import open_app
 from penstock.documents import Stage
@@ -31,19 +31,25 @@ def demo(json: Json = False) -> None:
     settings = load_settings(allow_private_addresses=True, crawl_delay_seconds=0.0)
     os.environ["PENSTOCK_ALLOW_PRIVATE_ADDRESSES"] = "true"
     os.environ["PENSTOCK_CRAWL_DELAY_SECONDS"] = "0"
-    reports = _ingest_both(settings)
+    results = _ingest_both(settings)
     if json:
-        print_json(_as_json(settings, reports))
+        print_json(_as_json(settings, results))
     else:
-        for title, report in reports.items():
-            _print_documents(settings, title, report)
-        _print_figures(list(reports.values()), time.monotonic() - started)
-        _print_searches(settings)
-        _print_next(settings)
-    raise typer.Exit(max(exit_code(report, strict=False) for report in reports.values()))
+        _show(settings, results, started)
+    raise typer.Exit(max(result.exit_code(strict=False) for result in results.values()))
 
 
-def _ingest_both(settings: Settings) -> dict[str, RunReport]:
+def _show(settings: Settings, results: dict[str, IngestResult], started: float) -> None:
+    for title, result in results.items():
+        _print_documents(settings, title, result.report)
+        if result.problem:
+            print_error(result.problem)
+    _print_figures([result.report for result in results.values()], time.monotonic() - started)
+    _print_searches(settings)
+    _print_next(settings)
+
+
+def _ingest_both(settings: Settings) -> dict[str, IngestResult]:
     from entrypoints.demo.site import DemoSite
 
     _say("A careers site (served on this machine) and a folder of résumés become records.")
@@ -123,13 +129,13 @@ def _print_next(settings: Settings) -> None:
     _say("  penstock down            stops the Prefect server (it also stops when idle)")
 
 
-def _as_json(settings: Settings, reports: dict[str, RunReport]) -> dict[str, Any]:
+def _as_json(settings: Settings, results: dict[str, IngestResult]) -> dict[str, Any]:
     with open_app(settings) as app:
         searches = {
             query: [as_json(hit) for hit in find(app, query, Filters(settings.tenant), mode, 3)]
             for query, mode in SEARCHES
         }
-    return {"runs": [report.as_json() for report in reports.values()], "searches": searches}
+    return {"runs": [result.as_json() for result in results.values()], "searches": searches}
 
 
 def _short(external_id: str) -> str:

@@ -1,10 +1,12 @@
 """`penstock ingest`: one source, from its listing to searchable records."""
 
+import traceback
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
-from entrypoints.cli.output import Json, Tenant, console, errors, print_json, print_table
+from entrypoints.cli.output import Json, Tenant, console, print_error, print_json, print_table
 from penstock.bootstrap import App, open_app
 from penstock.errors import PenstockError, RunRefused
 from penstock.runs.report import RunReport, list_failures, report_run
@@ -34,57 +36,76 @@ def ingest(
     """Crawl, extract, embed and index a source. Unchanged documents are skipped."""
     settings = load_settings()
     try:
-        report = run_ingest(settings, source, tenant or settings.tenant, profile, force)
+        result = run_ingest(settings, source, tenant or settings.tenant, profile, force)
     except RunRefused as refused:
         if not json:
             raise
         print_json(_refused(refused))
         raise typer.Exit(1) from None
     if json:
-        print_json(report.as_json())
+        print_json(result.as_json())
     else:
-        print_report(settings, report)
-    raise typer.Exit(exit_code(report, strict))
+        print_result(settings, result)
+    raise typer.Exit(result.exit_code(strict))
+
+
+@dataclass(frozen=True, slots=True)
+class IngestResult:
+    """What became of a run, and what its flow died of if it did not end by itself."""
+
+    report: RunReport
+    failure: str | None = None
+
+    @property
+    def problem(self) -> str | None:
+        run = self.report.run
+        return run.error or run.paused_reason or self.failure
+
+    def as_json(self) -> dict[str, Any]:
+        return self.report.as_json() | {"error": self.problem}
+
+    def exit_code(self, strict: bool) -> int:
+        if self.report.run.status is not RunStatus.FINISHED:
+            return 1
+        return 1 if strict and self.report.counts[DocumentStatus.ERROR] else 0
 
 
 def run_ingest(
     settings: Settings, source: str, tenant: str, profile: str | None, force: bool
-) -> RunReport:
+) -> IngestResult:
     """Record a run, have the flow do it, and report what became of it."""
     from entrypoints.cli.local_prefect import connect_prefect
     from entrypoints.cli.progress import shown_progress
 
+    failure: str | None = None
     with open_app(settings) as app:
         run_id = _open_run(app, source, tenant, profile, force)
         try:
             connect_prefect(settings)
             with shown_progress(app.database, run_id, f"run {run_id}"):
                 _run_flow(run_id, source, tenant)
-        except PenstockError:
-            # Whatever ended the flow has left the run in a state that tells of it.
-            _abort_if_never_taken(app, run_id)
+        except KeyboardInterrupt:
+            failure = "interrupted"
+        except Exception as error:
+            # The run tells of its end in the database; what only we know is told here.
+            failure = _explain(settings, run_id, error)
+        _abort_if_never_taken(app, run_id, failure)
         with app.database.read() as tx:
-            return report_run(tx, run_id)
+            return IngestResult(report_run(tx, run_id), failure)
 
 
-def print_report(settings: Settings, report: RunReport) -> None:
+def print_result(settings: Settings, result: IngestResult) -> None:
     """What a person wants to know about a run that ended."""
+    report = result.report
     counts = {str(status): count for status, count in report.counts.items() if count}
     summary = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no documents"
     console.print(
         f"run {report.run.id} {report.run.status}: {summary} in {report.seconds:.1f} s",
         highlight=False,
     )
-    problem = report.run.error or report.run.paused_reason
-    if problem:
-        errors.print(f"[bold red]error:[/] {problem}", highlight=False)
     _print_failures(settings, report)
-
-
-def exit_code(report: RunReport, strict: bool) -> int:
-    if report.run.status is not RunStatus.FINISHED:
-        return 1
-    return 1 if strict and report.counts[DocumentStatus.ERROR] else 0
+    if result.problem:
+        print_error(result.problem)
 
 
 def _open_run(app: App, source: str, tenant: str, profile: str | None, force: bool) -> int:
@@ -101,21 +122,32 @@ def _open_run(app: App, source: str, tenant: str, profile: str | None, force: bo
 
 
 def _run_flow(run_id: int, source: str, tenant: str) -> None:
-    from prefect import tags
-
+    from entrypoints.cli.local_prefect import watched_by_a_person
     from flows.ingest import ingest as ingest_flow
 
-    with tags(f"tenant:{tenant}"):
+    with watched_by_a_person():
         ingest_flow(source=source, tenant=tenant, run_id=run_id)
 
 
-def _abort_if_never_taken(app: App, run_id: int) -> None:
+def _explain(settings: Settings, run_id: int, error: Exception) -> str:
+    if isinstance(error, PenstockError):
+        return str(error)
+    log = settings.home / "penstock.log"
+    with log.open("a", encoding="utf-8") as lines:
+        traceback.print_exception(error, file=lines)
+    return (
+        f"run {run_id} stopped: {type(error).__name__}: {error} (details in {log}). "
+        "The same command goes on where it stopped."
+    )
+
+
+def _abort_if_never_taken(app: App, run_id: int, failure: str | None) -> None:
     from penstock.runs.lifecycle import abort_run, read_run
 
     with app.database.read() as tx:
         run = read_run(tx, run_id)
     if run.status is RunStatus.PENDING:
-        abort_run(app.database, app.queue, run_id, reason="it could not be started")
+        abort_run(app.database, app.queue, run_id, reason=failure or "it was not started")
 
 
 def _print_failures(settings: Settings, report: RunReport) -> None:

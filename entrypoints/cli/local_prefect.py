@@ -1,6 +1,8 @@
 """Finds, or starts, the Prefect server that flows report to."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from entrypoints.cli.output import errors
 from penstock.launcher.prefect_server import PrefectServer, ServerAddress
@@ -24,6 +26,18 @@ def connect_prefect(settings: Settings) -> str | None:
     address = _ensure(server)
     os.environ.update(server.client_environment(address))
     return address.ui_url
+
+
+@contextmanager
+def watched_by_a_person() -> Iterator[None]:
+    """Flow runs without heartbeats: whoever typed the command sees it end.
+
+    Prefect's heartbeat thread, made for finding dead workers, would hold up the end by a second.
+    """
+    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+
+    with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+        yield
 
 
 def _ensure(server: PrefectServer) -> ServerAddress:

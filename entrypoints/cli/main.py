@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from entrypoints.cli import config, demo, doctor, ingest, nodes, runs, search, servers, status
-from entrypoints.cli.output import errors, print_json
+from entrypoints.cli.output import print_error, print_json
 from penstock import __version__
 from penstock.errors import PenstockError, UsageError
 
@@ -54,18 +54,12 @@ def main() -> None:
         if "--json" in sys.argv:
             print_json({"error": str(error)})
         else:
-            errors.print(f"[bold red]error:[/] {_escape(str(error))}", highlight=False)
+            print_error(str(error))
         sys.exit(2 if isinstance(error, UsageError) else 1)
     except BrokenPipeError:
         # The reader of our output has gone (`penstock nodes | head`): nobody is left to tell.
         sys.stderr.close()
         sys.exit(1)
-
-
-def _escape(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,11 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False, indent=2, default=str))
 
 
+def print_error(message: str) -> None:
+    """What went wrong, on standard error."""
+    errors.print(Text.assemble(("error: ", "bold red"), message))
+
+
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None
 ) -> None:

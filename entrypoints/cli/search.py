@@ -25,18 +25,30 @@ def search(
     tenant: Tenant = None,
     source: Annotated[str | None, typer.Option(help="Only documents of this source.")] = None,
     profile: Annotated[str | None, typer.Option(help="Only documents of this profile.")] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(help="Only where an extracted field has a value: primary_skills=Python."),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many hits.")] = 10,
     json: Json = False,
 ) -> None:
     """Find documents by words, by meaning, or by both."""
     settings = load_settings()
-    filters = Filters(tenant or settings.tenant, source, profile)
+    filters = Filters(tenant or settings.tenant, source, profile, _fields(field or []))
     with open_app(settings) as app:
         hits = find(app, query, filters, mode, limit)
     if json:
         print_json([as_json(hit) for hit in hits])
         return
     print_hits(hits)
+
+
+def _fields(given: list[str]) -> dict[str, str]:
+    pairs = [one.partition("=") for one in given]
+    for name, equals, value in pairs:
+        if not (name and equals and value) or '"' in name:
+            raise UsageError(f"--field {name}{equals}{value}: write it as name=value")
+    return {name: value for name, _, value in pairs}
 
 
 def find(app: App, query: str, filters: Filters, mode: Mode, limit: int) -> list[Hit]:

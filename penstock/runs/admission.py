@@ -45,7 +45,9 @@ class Admission:
         with self.database.read() as tx:
             known = find_known(tx, lease.run.source_id, [d.external_id for d in unique])
         assess = self._assess_one(lease, known)
-        assessed = self.fetchers.map(assess, unique)
+        # Threads wait for other hosts at the same time; for files they would only wait in line.
+        waits = any(document.path is None for document in unique)
+        assessed = self.fetchers.map(assess, unique) if waits else map(assess, unique)
         noted = [note_duplicate(document, self.duplicates) for document in assessed]
         stored = [self._store_raw(lease, document) for document in noted]
         with self.database.write() as tx:

@@ -15,8 +15,9 @@ from penstock.store.database import Database, Tx
 from penstock.store.schema import ACTIVE_RUN, run_documents, runs, sources, work_items
 from penstock.work.queue import WorkQueue
 
-# Between "recorded" and "a flow has taken it" lie a server start or a work queue's wait.
-PENDING_SECONDS = 600.0
+# How long a recorded run waits for its flow before another start may take it up. Both may then
+# come: the first one to take it works, the other one is told so.
+PENDING_SECONDS = 60.0
 
 
 class RunGone(RunRefused):

@@ -34,7 +34,7 @@ def _find_sqlite(
     statement = (
         sa.select(nodes.c.seq, rank.label("rank"), sa.literal_column(_SNIPPET).label("snippet"))
         .select_from(fts.join(nodes, nodes.c.seq == fts.c.rowid))
-        .where(sa.text("texts_fts MATCH :match").bindparams(match=match), *filters.conditions())
+        .where(sa.text("texts_fts MATCH :match").bindparams(match=match), *filters.conditions(tx))
         .order_by(rank, nodes.c.seq)
         .limit(limit)
     )
@@ -54,7 +54,7 @@ def _find_postgres(
     best = (
         sa.select(nodes.c.seq, rank.label("rank"), texts.c.body)
         .join(texts, texts.c.seq == nodes.c.seq)
-        .where(search.op("@@")(wanted), *filters.conditions())
+        .where(search.op("@@")(wanted), *filters.conditions(tx))
         .order_by(rank.desc(), nodes.c.seq)
         .limit(limit)
         .subquery()

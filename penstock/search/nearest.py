@@ -15,7 +15,7 @@ def search_vectors(
     statement = (
         sa.select(nodes.c.seq, distance.label("distance"))
         .join(embeddings, embeddings.c.seq == nodes.c.seq)
-        .where(_of_identity(identity), *filters.conditions())
+        .where(_of_identity(identity), *filters.conditions(tx))
         .order_by(distance)
         .limit(limit)
     )

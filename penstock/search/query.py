@@ -1,11 +1,13 @@
 """What is searched for: the words, and the filters that every way of searching applies."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 import sqlalchemy as sa
 
+from penstock.store.database import Tx
 from penstock.store.schema import nodes, sources
 
 Mode = Literal["hybrid", "text", "vector"]
@@ -22,8 +24,10 @@ class Filters:
     tenant_id: str
     source: str | None = None
     profile: str | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """Extracted fields: equal to this, or, for lists, holding this; case does not matter."""
 
-    def conditions(self) -> list[sa.ColumnElement[bool]]:
+    def conditions(self, tx: Tx) -> list[sa.ColumnElement[bool]]:
         found = [nodes.c.tenant_id == self.tenant_id, nodes.c.expired_at.is_(None)]
         if self.profile is not None:
             found.append(nodes.c.profile == self.profile)
@@ -32,7 +36,7 @@ class Filters:
                 sources.c.tenant_id == self.tenant_id, sources.c.name == self.source
             )
             found.append(nodes.c.source_id.in_(named))
-        return found
+        return found + [_has_value(tx, name, value) for name, value in self.fields.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,20 @@ class Hit:
     score: float
     snippet: str
     """Hits stand between HIT_START and HIT_END."""
+
+
+def _has_value(tx: Tx, name: str, value: str) -> sa.ColumnElement[bool]:
+    if tx.connection.dialect.name == "postgresql":
+        found = nodes.c.fields[name]
+        as_list = sa.case(
+            (sa.func.jsonb_typeof(found) == "array", found),
+            else_=sa.func.jsonb_build_array(found),
+        )
+        values = sa.func.jsonb_array_elements_text(as_list).table_valued("value")
+    else:
+        values = sa.func.json_each(nodes.c.fields, f'$."{name}"').table_valued("value")
+    same = sa.func.lower(values.c.value) == value.lower()
+    return sa.exists(sa.select(sa.literal(1)).select_from(values).where(same))
 
 
 def terms_of(query: str) -> list[str]:

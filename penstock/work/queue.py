@@ -110,9 +110,14 @@ class WorkQueue:
 
     def start(self, tx: Tx, claim: Claim, items: Sequence[WorkItem]) -> None:
         """Say that work on these begins now; from here a worker's death counts as a rescue."""
-        owned = _owned(claim, [item.id for item in items])
-        tx.execute(sa.update(work_items).where(owned).values(started_at=tx.now))
-        self._mark_nodes(tx, "processing", [(item.node_id, item.stage) for item in items])
+        begun = (
+            sa.update(work_items)
+            .where(_owned(claim, [item.id for item in items]))
+            .values(started_at=tx.now)
+            .returning(work_items.c.node_id, work_items.c.stage)
+        )
+        ours = [(row.node_id, Stage(row.stage)) for row in tx.execute(begun)]
+        self._mark_nodes(tx, "processing", ours)
 
     def complete(
         self, tx: Tx, claim: Claim, items: Sequence[WorkItem], outcome: Outcome
@@ -209,16 +214,18 @@ class WorkQueue:
 
     def requeue(self, tx: Tx, *conditions: sa.ColumnElement[bool], note: str) -> list[WorkItem]:
         """Failed items become pending again, with full budgets and their history kept."""
-        # An item requeued beside an active one of the same node and stage would double the work.
+        # Of one node and stage only the newest: two would double the work, and an active one is it.
         twin = work_items.alias("twin")
-        active_twin = (
+        active = twin.c.status.in_(["pending", "processing", "retry_pending"])
+        newer = sa.and_(twin.c.status == ItemStatus.FAILED, twin.c.id > work_items.c.id)
+        better_twin = (
             sa.exists()
             .where(twin.c.node_id == work_items.c.node_id, twin.c.stage == work_items.c.stage)
-            .where(twin.c.status.in_(["pending", "processing", "retry_pending"]))
+            .where(sa.or_(active, newer))
         )
         again = (
             sa.update(work_items)
-            .where(work_items.c.status == ItemStatus.FAILED, ~active_twin, *conditions)
+            .where(work_items.c.status == ItemStatus.FAILED, ~better_twin, *conditions)
             .values(
                 NO_LEASE
                 | {

@@ -11,6 +11,8 @@ from penstock.llm.rules.facts import text_fact
 from penstock.llm.rules.layout import Reading
 
 _BYLINE_LINES = 12
+# A date further along in a line is one that the text tells about, not its own.
+_BYLINE_CHARS = 120
 _DATE = re.compile(
     r"(?<!\d)(?P<iso>(?:19|20)\d\d-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?)(?!\d)"
     rf"|\b(?P<day>[0-3]?\d)(?:st|nd|rd|th)?\.?\s+(?:of\s+)?(?P<month>{MONTH_WORD})\.?,?\s+(?P<year>(?:19|20)\d\d)"
@@ -60,7 +62,7 @@ def find_date(question: Question, reading: Reading, labels: dict[str, str], toda
         stated = stated or labels.get(name)
     if stated and (exact := _read_date(stated)):
         return Found(exact, 1.0)
-    head = "\n".join(line.text for line in reading.lines[:_BYLINE_LINES])
+    head = "\n".join(line.text[:_BYLINE_CHARS] for line in reading.lines[:_BYLINE_LINES])
     if exact := _read_date(head):
         return Found(exact, 0.8)
     years = [year for year in _YEAR.findall(head) if int(year) <= today.year]

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from datetime import date
+from itertools import islice
 
 from penstock.llm.extractor import Question, cut_text
 from penstock.llm.rules.answer import Answer
@@ -81,8 +82,8 @@ def _summarise(reading: Reading, title: str | None) -> tuple[str | None, float]:
     announced = " ".join(line.text for line in reading.within(Part.SUMMARY))
     if len(announced) >= _MIN_PROSE_CHARS:
         return _first_sentences(announced), 1.0
-    prose = list(_prose(reading.lines, title))
-    return (_first_sentences(" ".join(prose[:4])), 0.75) if prose else (None, 0.0)
+    prose = list(islice(_prose(reading.lines, title), 4))
+    return (_first_sentences(" ".join(prose)), 0.75) if prose else (None, 0.0)
 
 
 def _prose(lines: tuple[Line, ...], title: str | None) -> Iterator[str]:

@@ -1,0 +1,145 @@
+"""The migrations build exactly the schema that the code works with, once, whoever starts first."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from penstock.errors import SchemaMismatch
+from penstock.store.database import Database
+from penstock.store.migration import HEAD, alembic_config, check, current_revision, migrate
+from penstock.store.schema import metadata
+
+# Full-text search is written by hand for each database; reflection cannot see through it.
+_BY_HAND = ("texts_fts", "ix_texts_search", "ix_work_items_due")
+
+_MIGRATE = """
+import sys
+from penstock.store.database import Database
+from penstock.store.migration import migrate
+
+database = Database(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+migrate(database)
+database.close()
+"""
+
+
+@pytest.fixture
+def empty(empty_url: str) -> Iterator[Database]:
+    database = Database(empty_url)
+    yield database
+    database.close()
+
+
+def is_compared(_object: Any, name: str | None, kind: str, reflected: bool, _other: Any) -> bool:
+    by_hand = (name or "").startswith(_BY_HAND) or (reflected and (kind, name) == ("column", "search"))
+    return not by_hand and name != "alembic_version"
+
+
+def describe(database: Database) -> set[str]:
+    """Every column with its type and every index with its condition, as the database has them."""
+    with database.read() as tx:
+        inspector = sa.inspect(tx.connection)
+        columns = {
+            f"{table}.{column['name']} {column['type']!r} {column['nullable']}"
+            for table in metadata.tables
+            for column in inspector.get_columns(table)
+            if column["name"] != "search"
+        }
+        query = "SELECT sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
+        if not database.is_sqlite:
+            query = (
+                "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' "
+                "AND indexname NOT IN ('ix_texts_search', 'alembic_version_pkc')"
+            )
+        return columns | set(tx.execute(sa.text(query)).scalars())
+
+
+def set_revision(database: Database, revision: str) -> None:
+    with database.write() as tx:
+        tx.execute(sa.text("UPDATE alembic_version SET version_num = :to"), {"to": revision})
+
+
+def test_an_empty_database_gets_the_schema_of_the_code(empty: Database) -> None:
+    assert migrate(empty)
+    with empty.read() as tx:
+        options = {"include_object": is_compared, "compare_type": True}
+        context = MigrationContext.configure(tx.connection, opts=options)
+        assert compare_metadata(context, metadata) == []
+
+
+def test_migrations_and_tables_give_the_same_columns_and_indexes(empty: Database) -> None:
+    migrate(empty)
+    migrated = describe(empty)
+    with empty.write() as tx:
+        metadata.drop_all(tx.connection)
+        metadata.create_all(tx.connection)
+    assert migrated == describe(empty)
+
+
+def test_head_is_what_alembic_says(empty: Database) -> None:
+    with empty.read() as tx:
+        script = ScriptDirectory.from_config(alembic_config(tx.connection))
+    assert script.get_heads() == [HEAD]
+
+
+def test_a_second_migration_does_nothing(empty: Database) -> None:
+    assert current_revision(empty) is None
+    assert migrate(empty)
+    assert not migrate(empty)
+    assert current_revision(empty) == HEAD
+    check(empty)
+
+
+def test_a_database_without_schema_is_not_taken_for_a_current_one(empty: Database) -> None:
+    with pytest.raises(SchemaMismatch, match="is at revision none.*penstock doctor --fix"):
+        check(empty)
+
+
+def test_a_newer_database_is_refused_and_left_as_it_is(empty: Database) -> None:
+    migrate(empty)
+    set_revision(empty, "9999")
+    for refused in (migrate, check):
+        with pytest.raises(SchemaMismatch, match="newer Penstock.*9999.*upgrade Penstock"):
+            refused(empty)
+    assert current_revision(empty) == "9999"
+
+
+def test_two_processes_that_migrate_at_once_both_succeed(empty_url: str) -> None:
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", _MIGRATE, empty_url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        errors = [process.communicate(timeout=60)[1] for process in processes]
+        assert [process.returncode for process in processes] == [0, 0], errors
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+    database = Database(empty_url)
+    try:
+        check(database)
+    finally:
+        database.close()
