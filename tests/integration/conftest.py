@@ -1,0 +1,56 @@
+"""A real Prefect server, started once by the product's own launcher."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.launcher.prefect_server import PrefectServer, ServerAddress
+
+
+@pytest.fixture(scope="session")
+def prefect_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("prefect-home")
+
+
+@pytest.fixture(scope="session")
+def prefect_server(prefect_home: Path) -> Iterator[ServerAddress]:
+    """Its address; stopped at the end, also when tests fail."""
+    server = PrefectServer(prefect_home, idle_seconds=None)
+    try:
+        yield server.ensure()
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def prefect(
+    prefect_server: ServerAddress, prefect_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ServerAddress]:
+    """This process, and the ones it starts, talk to the test's server."""
+    from prefect.settings import (
+        PREFECT_API_URL,
+        PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
+        PREFECT_HOME,
+        temporary_settings,
+    )
+
+    environment = PrefectServer(prefect_home).client_environment(prefect_server)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with temporary_settings(
+        {
+            PREFECT_API_URL: prefect_server.api_url,
+            PREFECT_HOME: Path(environment["PREFECT_HOME"]),
+            PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,
+        }
+    ):
+        yield prefect_server
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PENSTOCK_HOME of this test alone."""
+    folder = tmp_path / "home"
+    monkeypatch.setenv("PENSTOCK_HOME", str(folder))
+    return folder

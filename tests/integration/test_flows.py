@@ -1,0 +1,226 @@
+"""The flows on a real Prefect server."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.client.schemas.objects import FlowRun
+from prefect.states import State
+
+from flows.ingest import ingest
+from flows.process import process
+from flows.recover import recover
+from penstock.bootstrap import open_app
+from penstock.errors import PenstockError, RunRefused, StagePaused, UsageError
+from penstock.launcher.prefect_server import ServerAddress
+from penstock.runs.lifecycle import open_run, read_run, take_run
+from penstock.runs.vocabulary import RunStatus, SourceSpec
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect", "home")]
+
+PROSE = (
+    "{name} looks after the sluice gates of the upper reservoir and writes Python programs that "
+    "plan when they open. In 2019 {name} moved the planning to PostgreSQL and trained two others."
+)
+
+
+def write_documents(folder: Path, *names: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        (folder / f"{name}.txt").write_text(PROSE.format(name=name.capitalize()))
+    return folder
+
+
+def run_flow(**parameters: Any) -> tuple[State[Any], FlowRun]:
+    state: State[Any] = ingest(**parameters, return_state=True)
+    assert state.state_details.flow_run_id is not None
+    with get_client(sync_client=True) as client:
+        return state, client.read_flow_run(state.state_details.flow_run_id)
+
+
+def test_a_folder_becomes_ready_documents_and_a_second_run_does_nothing(tmp_path: Path) -> None:
+    folder = write_documents(tmp_path / "docs", "agnes", "boris", "chandra")
+
+    first = ingest(source=str(folder))
+    second = ingest(source=str(folder))
+
+    assert first["status"] == "finished"
+    assert first["counts"] == {"pending": 0, "ready": 3, "skipped": 0, "error": 0, "expired": 0}
+    assert (first["extractions"], first["embeddings"]) == (3, 3)
+    assert second["counts"]["skipped"] == 3
+    assert (second["extractions"], second["embeddings"]) == (0, 0)
+
+
+def test_a_flow_run_is_named_tagged_and_leaves_artifacts(tmp_path: Path) -> None:
+    folder = write_documents(tmp_path / "docs", "agnes")
+    (folder / "empty.txt").write_bytes(b"")
+
+    state, flow_run = run_flow(source=str(folder), tenant="acme")
+
+    assert state.is_completed()
+    assert flow_run.name == f"ingest {folder}"
+    assert {"tenant:acme", f"source:{folder}"} <= set(flow_run.tags)
+    artifacts = artifacts_of(flow_run)
+    assert {"progress", "markdown", "table"} == {artifact["type"] for artifact in artifacts}
+    table = next(artifact for artifact in artifacts if artifact["type"] == "table")
+    assert "empty.txt" in table["data"]
+    assert "0 bytes" in table["data"]
+
+
+def artifacts_of(flow_run: FlowRun) -> list[dict[str, Any]]:
+    with get_client(sync_client=True) as client:
+        found = client.request(
+            "POST",
+            "/artifacts/filter",
+            json={
+                "flow_runs": FlowRunFilter(id=FlowRunFilterId(any_=[flow_run.id])).model_dump(
+                    mode="json"
+                )
+            },
+        )
+    artifacts: list[dict[str, Any]] = found.json()
+    return artifacts
+
+
+def test_the_same_batch_is_computed_once_whatever_database_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_documents(tmp_path / "docs", "dagny", "edgar")
+    run_flow(source=str(folder))
+    monkeypatch.setenv("PENSTOCK_HOME", str(tmp_path / "another-home"))
+
+    _, flow_run = run_flow(source=str(folder))
+
+    assert task_states(flow_run) == {
+        "parse": "Cached",
+        "extract": "Cached",
+        "embed": "Cached",
+        "fetch": "Completed",
+    }
+
+
+def task_states(flow_run: FlowRun) -> dict[str, str | None]:
+    with get_client(sync_client=True) as client:
+        runs = client.read_task_runs(
+            flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[flow_run.id]))
+        )
+    return {run.name.partition(" ")[0]: run.state_name for run in runs}
+
+
+def test_a_new_extraction_version_extracts_again_without_parsing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_documents(tmp_path / "docs", "fatima", "gorm")
+    ingest(source=str(folder))
+    monkeypatch.setenv("EXTRACTION_VERSION", "2.0.0")
+
+    _, flow_run = run_flow(source=str(folder))
+
+    states = task_states(flow_run)
+    assert states["extract"] == "Completed"
+    assert "parse" not in states
+
+
+def test_a_source_that_does_not_exist_fails_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no-such-folder"):
+        ingest(source=str(tmp_path / "no-such-folder"))
+
+
+def test_a_failed_listing_fails_the_flow_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_ALLOW_PRIVATE_ADDRESSES", "true")
+    with pytest.raises(PenstockError, match="ended as error"):
+        ingest(source="http://127.0.0.1:9/")
+
+
+def test_a_second_run_of_a_source_is_refused_and_names_the_active_one(tmp_path: Path) -> None:
+    folder = write_documents(tmp_path / "docs", "hilde")
+    with open_app() as app:
+        spec = SourceSpec("default", str(folder), "folder", str(folder))
+        active = open_run(app.database, spec, profile=None, force=False)
+        take_run(app.database, active.id, lease_seconds=60)
+
+    with pytest.raises(RunRefused, match=f"run {active.id} "):
+        ingest(source=str(folder))
+
+
+def test_a_recorded_run_is_taken_up_by_its_number(tmp_path: Path) -> None:
+    folder = write_documents(tmp_path / "docs", "ivo")
+    with open_app() as app:
+        spec = SourceSpec("default", str(folder), "folder", str(folder))
+        recorded = open_run(app.database, spec, profile=None, force=False)
+
+    assert ingest(run_id=recorded.id)["run_id"] == recorded.id
+
+
+def test_a_configuration_fault_pauses_the_run_and_the_next_start_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_documents(tmp_path / "docs", "jarle", "kari")
+    with monkeypatch.context() as broken:
+        broken.setattr("penstock.embed.wordllama.find_spec", lambda _: None)
+        with pytest.raises(StagePaused, match="pip install wordllama"):
+            ingest(source=str(folder))
+    with open_app() as app, app.database.read() as tx:
+        paused = read_run(tx, 1)
+    assert paused.status is RunStatus.INGESTING
+    assert "wordllama" in (paused.paused_reason or "")
+
+    finished = ingest(source=str(folder))
+
+    assert finished["run_id"] == 1
+    assert finished["counts"]["ready"] == 2
+
+
+def test_process_does_what_others_left_and_recover_finds_all_clear(tmp_path: Path) -> None:
+    admit_without_processing(write_documents(tmp_path / "docs", "lars", "maja"))
+
+    assert process() >= 2
+    assert recover() == {"freed": 0, "rescued": 0, "dead": 0, "finished_runs": 0}
+    with open_app() as app, app.database.read() as tx:
+        assert read_run(tx, 1).status is RunStatus.FINISHED
+
+
+def admit_without_processing(folder: Path) -> None:
+    """Leave a run whose documents are recorded and whose flow is gone."""
+    from penstock.crawl.folder import FolderListing
+    from penstock.runs.lifecycle import begin_ingesting, close_listing
+
+    with open_app() as app:
+        spec = SourceSpec("default", str(folder), "folder", str(folder))
+        run = open_run(app.database, spec, profile=None, force=False)
+        lease = take_run(app.database, run.id, lease_seconds=60)
+        begin_ingesting(app.database, lease, None)
+        app.admission(lease).admit(lease, list(FolderListing(folder).list()))
+        close_listing(app.database, lease)
+
+
+def test_two_process_flows_side_by_side_do_no_document_twice(
+    tmp_path: Path, prefect: ServerAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del prefect
+    names = [f"person{number:03}" for number in range(60)]
+    admit_without_processing(write_documents(tmp_path / "docs", *names))
+    monkeypatch.setenv("PENSTOCK_BATCH_SIZE", "4")
+    monkeypatch.setenv("PENSTOCK_TEXT_PROCESSES", "1")
+    root = Path(__file__).parent.parent.parent
+    command = [sys.executable, "-c", "from flows.process import process; print(process())"]
+    started = [
+        subprocess.Popen(
+            command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    ended = [process.communicate(timeout=120) for process in started]
+
+    assert [process.returncode for process in started] == [0, 0], ended
+    with open_app() as app, app.database.read() as tx:
+        from penstock.runs.report import report_run
+
+        report = report_run(tx, 1)
+    assert report.run.status is RunStatus.FINISHED
+    assert {stage.worked for stage in report.stages.values()} == {60}
+    assert {stage.total for stage in report.stages.values()} == {60}
