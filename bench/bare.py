@@ -14,9 +14,9 @@ import sqlalchemy as sa
 
 from penstock.bootstrap import open_app
 from penstock.crawl.folder import FolderListing
-from penstock.crawl.simhash import simhash, to_signed, visible_text
 from penstock.documents import Extraction, ExtractionRequest, RawDocument
 from penstock.llm.profiles import profile_named
+from penstock.llm.rules import RulesExtractor
 from penstock.settings import load_settings
 from penstock.store.identifiers import new_node_id
 from penstock.store.schema import embeddings, nodes, texts
@@ -27,22 +27,21 @@ def main(folder: str) -> None:
     """Ingest a folder without any of the machinery."""
     with open_app(load_settings()) as app:
         profile = profile_named("document")
+        rules = RulesExtractor()
         app.embedder.embed(["warm"])
         started = time.perf_counter()
         rows = []
         for listed in FolderListing(Path(folder)).list():
             assert listed.path is not None
             content = listed.path.read_bytes()
-            app.raw.put("bare", folder, listed.external_id, content, "html")
-            mark = to_signed(simhash(visible_text(content)))
             found = extract_text(RawDocument(listed.external_id, content))
             request = ExtractionRequest(found.text, "document", found.title, found.metadata)
-            answer = app.extractor.extract([request])[0]
+            answer = rules.extract([request])[0]
             fields = dict(answer.fields) if isinstance(answer, Extraction) else {}
             text = profile.embedded_text(fields, found.title, found.text)
             vector = app.embedder.embed([text[: app.embedder.window_chars]])[0]
             content_hash = hashlib.sha256(content).hexdigest()
-            rows.append((listed.external_id, content_hash, mark, found, fields, vector))
+            rows.append((listed.external_id, content_hash, found, fields, vector))
         with app.database.write() as tx:
             made = [
                 {
@@ -54,16 +53,15 @@ def main(folder: str) -> None:
                     "metadata": dict(found.metadata),
                     "fields": fields,
                     "content_hash": content_hash,
-                    "simhash": mark,
                     "created_at": tx.now,
                     "updated_at": tx.now,
                 }
-                for seq, (external_id, content_hash, mark, found, fields, _) in enumerate(rows, 1)
+                for seq, (external_id, content_hash, found, fields, _) in enumerate(rows, 1)
             ]
             tx.execute(sa.insert(nodes), made)
             bodies = [
                 {"seq": seq, "title": found.title or "", "body": found.text}
-                for seq, (_, _, _, found, _, _) in enumerate(rows, 1)
+                for seq, (_, _, found, _, _) in enumerate(rows, 1)
             ]
             tx.execute(sa.insert(texts), bodies)
             vectors = [

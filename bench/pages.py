@@ -3,10 +3,10 @@
 import random
 from pathlib import Path
 
-_SUBJECTS = "turbine gate sluice weir reservoir inflow forecast schedule penstock governor".split()
-_VERBS = "controls measures predicts protects explains delays improves records repairs tests".split()
-_THINGS = "Python PostgreSQL Kubernetes telemetry budgets safety inspections dashboards".split()
-_PLACES = "Inverness Tromsø Bergen Grenoble Graz Porto Vigo Ljubljana Innsbruck Duluth".split()
+_SUBJECTS = ("turbine", "gate", "sluice", "weir", "reservoir", "inflow", "governor", "spillway")
+_VERBS = ("controls", "measures", "predicts", "protects", "explains", "delays", "repairs", "tests")
+_THINGS = ("Python", "PostgreSQL", "Kubernetes", "telemetry", "budgets", "safety", "inspections")
+_PLACES = ("Inverness", "Tromsø", "Bergen", "Grenoble", "Graz", "Porto", "Vigo", "Ljubljana")
 
 
 def write_pages(folder: Path, count: int, *, seed: int = 7) -> None:
@@ -18,15 +18,18 @@ def write_pages(folder: Path, count: int, *, seed: int = 7) -> None:
 
 
 def _page(number: int, chosen: random.Random) -> str:
-    paragraphs = "\n".join(f"<p>{_paragraph(chosen)}</p>" for _ in range(chosen.randint(14, 22)))
-    clutter = "\n".join(_teaser(chosen) for _ in range(40))
     title = f"{_phrase(chosen).capitalize()}, no. {number}"
+    paragraphs = "\n".join(f"<p>{_paragraph(chosen)}</p>" for _ in range(chosen.randint(14, 22)))
+    teasers = "\n".join(_teaser(chosen) for _ in range(40))
+    links = "".join(f'<li><a href="/{place}">{place}</a></li>' for place in _PLACES)
+    rules = "".join(f".c{i}{{margin:{i}px;padding:{i}px;color:#{i:06x}}}" for i in range(120))
+    state = ",".join(f'"k{i}":"{chosen.random()}"' for i in range(120))
     return f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<style>{"".join(f".c{i}{{margin:{i}px;padding:{i}px;color:#{i:06x}}}" for i in range(120))}</style>
-<script>var state = {{{",".join(f'"k{i}":"{chosen.random()}"' for i in range(120))}}};</script></head>
-<body><header><nav><ul>{"".join(f'<li><a href="/{p}">{p}</a></li>' for p in _PLACES)}</ul></nav></header>
+<style>{rules}</style><script>var state = {{{state}}};</script></head>
+<body><header><nav><ul>{links}</ul></nav></header>
 <main><article><h1>{title}</h1>{paragraphs}</article></main>
-<aside><ul>{clutter}</ul></aside><footer><p>© Millrace. All rights reserved.</p></footer></body></html>
+<aside><ul>{teasers}</ul></aside>
+<footer><p>© Millrace. All rights reserved.</p></footer></body></html>
 """
 
 
@@ -35,8 +38,8 @@ def _paragraph(chosen: random.Random) -> str:
 
 
 def _sentence(chosen: random.Random) -> str:
-    year = chosen.randint(1990, 2026)
-    return f"In {year} the {_phrase(chosen)} with {chosen.choice(_THINGS)} in {chosen.choice(_PLACES)}."
+    year, thing, place = chosen.randint(1990, 2026), chosen.choice(_THINGS), chosen.choice(_PLACES)
+    return f"In {year} the {_phrase(chosen)} with {thing} in {place}."
 
 
 def _phrase(chosen: random.Random) -> str:
@@ -46,4 +49,5 @@ def _phrase(chosen: random.Random) -> str:
 
 def _teaser(chosen: random.Random) -> str:
     words = _phrase(chosen)
-    return f'<li class="c{chosen.randint(0, 119)}"><a href="/news/{words.replace(" ", "-")}">{words}</a></li>'
+    address = f"/news/{words.replace(' ', '-')}"
+    return f'<li class="c{chosen.randint(0, 119)}"><a href="{address}">{words}</a></li>'

@@ -120,7 +120,7 @@ def _admit_all(app: App, lease: RunLease, drain: Drain, show_progress: Any) -> N
     admission = app.admission(lease)
     listing: Listing = recognise_source(lease.run.location, app.fetcher)
     try:
-        for batch in in_batches(listing.list(), app.settings.batch_size):
+        for batch in in_batches(listing.list(), app.arrival_size(listing)):
             admit_documents(Arrivals(admission, lease, batch))
             drain.wake()
             drain.check()

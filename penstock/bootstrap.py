@@ -16,8 +16,10 @@ from penstock.work.retry import Doubling, RetryRule, RetryRules, Steps
 
 if TYPE_CHECKING:
     from penstock.crawl.fetch import Fetcher
+    from penstock.crawl.listing import Listing
     from penstock.crawl.rawstore import RawStore
     from penstock.embed.embedder import Embedder
+    from penstock.isolation.pool import ChildPool
     from penstock.llm.extractor import Extractor
     from penstock.pipeline import steps as pipeline_steps
     from penstock.pipeline.drain import Drain
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 TEXT_RETRIES = 3
 FETCH_THREADS = 8
+FETCH_BATCH = 2 * FETCH_THREADS
 # How long a lane waits when nothing is due, before it looks again by itself.
 IDLE_SECONDS = 0.25
 
@@ -60,18 +63,27 @@ class App:
         )
 
     @cached_property
+    def children(self) -> "ChildPool":
+        from penstock.isolation.pool import ChildPool
+        from penstock.llm.rules import isolated
+        from penstock.text import pool
+
+        return ChildPool(
+            processes=self.settings.text_processes,
+            timeout_seconds=self.settings.text_timeout_seconds,
+            warmup=(pool.WARMUP, isolated.WARMUP),
+        )
+
+    @cached_property
     def pool(self) -> "TextPool":
         from penstock.text.pool import TextPool
 
-        return TextPool(
-            processes=self.settings.text_processes,
-            timeout_seconds=self.settings.text_timeout_seconds,
-        )
+        return TextPool(self.children)
 
     @cached_property
     def extractor(self) -> "Extractor":
         from penstock.llm.cleaning import Caps
-        from penstock.llm.rules import RulesExtractor
+        from penstock.llm.rules import IsolatedRules
 
         limits = self.settings.extraction
         caps = Caps(
@@ -80,7 +92,7 @@ class App:
             certifications=limits.max_certifications,
             industries=limits.max_industries,
         )
-        return RulesExtractor(caps, max_input_chars=limits.max_input_chars)
+        return IsolatedRules(self.children, caps, limits.max_input_chars)
 
     @cached_property
     def embedder(self) -> "Embedder":
@@ -156,13 +168,17 @@ class App:
             self.fetch_threads,
         )
 
+    def arrival_size(self, listing: "Listing") -> int:
+        """How many listed documents are let in together: few where each has to be waited for."""
+        return self.settings.batch_size if listing.kind in ("folder", "file") else FETCH_BATCH
+
     def close(self) -> None:
         """Stop what was started: threads, child processes, connections."""
         built = self.__dict__
         if "fetch_threads" in built:
             self.fetch_threads.shutdown(cancel_futures=True)
-        if "pool" in built:
-            self.pool.close()
+        if "children" in built:
+            self.children.close()
         if "fetcher" in built:
             self.fetcher.close()
         self.database.close()

@@ -130,10 +130,10 @@ class Settings(_Section):
     max_cost_usd_per_run: Positive | None = Field(
         None, description="A run pauses when its model calls have cost this much"
     )
-    batch_size: Count = Field(64, description="Documents claimed together")
+    batch_size: Count = Field(100, description="Documents claimed together")
     text_processes: Count = Field(
         default_factory=lambda: os.cpu_count() or 1,
-        description="Child processes that parse documents",
+        description="Child processes for parsing and the offline rules",
     )
     text_timeout_seconds: float = Field(
         300, ge=10, description="A document that parses longer is stopped"

@@ -12,6 +12,7 @@ from hypothesis import settings
 from psycopg import sql
 
 from penstock.launcher.postgres import PostgresServer
+from penstock.launcher.prefect_server import PrefectServer, ServerAddress
 from penstock.store.database import Database
 from penstock.store.migration import migrate
 
@@ -110,3 +111,18 @@ def _run(server: PostgresServer, statement: str, *names: str) -> None:
     address = server.dsn().replace("+psycopg", "")
     with psycopg.connect(address, autocommit=True) as connection:
         connection.execute(sql.SQL(statement).format(*parts))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="session")
+def prefect_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("prefect-home")
+
+
+@pytest.fixture(scope="session")
+def prefect_server(prefect_home: Path) -> Iterator[ServerAddress]:
+    """Its address; stopped at the end, also when tests fail."""
+    server = PrefectServer(prefect_home, idle_seconds=None)
+    try:
+        yield server.ensure()
+    finally:
+        server.stop()

@@ -31,6 +31,8 @@ def demo(json: Json = False) -> None:
     settings = load_settings(allow_private_addresses=True, crawl_delay_seconds=0.0)
     os.environ["PENSTOCK_ALLOW_PRIVATE_ADDRESSES"] = "true"
     os.environ["PENSTOCK_CRAWL_DELAY_SECONDS"] = "0"
+    if not json:
+        _say("A careers site (served on this machine) and a folder of résumés become records.")
     results = _ingest_both(settings)
     if json:
         print_json(_as_json(settings, results))
@@ -52,7 +54,6 @@ def _show(settings: Settings, results: dict[str, IngestResult], started: float) 
 def _ingest_both(settings: Settings) -> dict[str, IngestResult]:
     from entrypoints.demo.site import DemoSite
 
-    _say("A careers site (served on this machine) and a folder of résumés become records.")
     port_file = settings.home / "demo" / "site-port"
     port_file.parent.mkdir(parents=True, exist_ok=True)
     with DemoSite(CORPUS / "site", port_file) as site:

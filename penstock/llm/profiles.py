@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -31,9 +32,7 @@ class Profile:
     @property
     def schema_hash(self) -> str:
         """Changes whenever the same text could give another answer."""
-        schema = json.dumps(self.schema.model_json_schema(), sort_keys=True)
-        digest = hashlib.sha256("\0".join((self.name, schema, self.prompt)).encode())
-        return digest.hexdigest()[:_HASH_CHARS]
+        return _schema_hash(self)
 
     def missing(self, fields: Mapping[str, Any]) -> tuple[str, ...]:
         """The required fields that are absent or empty."""
@@ -45,16 +44,19 @@ class Profile:
         lines = [str(heading).strip() if heading else "", *self._salient_lines(fields)]
         return "\n".join(line for line in (*lines, text.strip()) if line)
 
-    def keywords(self, fields: Mapping[str, Any]) -> str:
-        """Every value a person may search for, one per line."""
-        wanted = (value for name, value in fields.items() if name != "confidence")
-        return "\n".join(_flatten(wanted))
-
     def _salient_lines(self, fields: Mapping[str, Any]) -> Iterator[str]:
         for name in self.salient:
             values = ", ".join(_flatten([fields.get(name)]))
             if values:
                 yield f"{name.replace('_', ' ').capitalize()}: {values}"
+
+
+@cache
+def _schema_hash(profile: Profile) -> str:
+    # Asked for every document; building a JSON schema takes longer than the rest of its key.
+    schema = json.dumps(profile.schema.model_json_schema(), sort_keys=True)
+    digest = hashlib.sha256("\0".join((profile.name, schema, profile.prompt)).encode())
+    return digest.hexdigest()[:_HASH_CHARS]
 
 
 def _flatten(values: Iterable[Any]) -> Iterator[str]:

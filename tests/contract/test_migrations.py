@@ -40,7 +40,9 @@ def empty(empty_url: str) -> Iterator[Database]:
 
 
 def is_compared(_object: Any, name: str | None, kind: str, reflected: bool, _other: Any) -> bool:
-    by_hand = (name or "").startswith(_BY_HAND) or (reflected and (kind, name) == ("column", "search"))
+    by_hand = (name or "").startswith(_BY_HAND) or (
+        reflected and (kind, name) == ("column", "search")
+    )
     return not by_hand and name != "alembic_version"
 
 

@@ -1,4 +1,4 @@
-"""A real Prefect server, started once by the product's own launcher."""
+"""This process as a client of the tests' Prefect server."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,21 +6,6 @@ from pathlib import Path
 import pytest
 
 from penstock.launcher.prefect_server import PrefectServer, ServerAddress
-
-
-@pytest.fixture(scope="session")
-def prefect_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("prefect-home")
-
-
-@pytest.fixture(scope="session")
-def prefect_server(prefect_home: Path) -> Iterator[ServerAddress]:
-    """Its address; stopped at the end, also when tests fail."""
-    server = PrefectServer(prefect_home, idle_seconds=None)
-    try:
-        yield server.ensure()
-    finally:
-        server.stop()
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Filling the built-in profiles by rules, offline and deterministically."""
 
 from penstock.llm.rules.extractor import RulesExtractor
+from penstock.llm.rules.isolated import IsolatedRules
 
-__all__ = ["RulesExtractor"]
+__all__ = ["IsolatedRules", "RulesExtractor"]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 
-from penstock.documents import Extraction, ExtractionRequest, Fault
+from penstock.documents import Extraction, ExtractionRequest, ExtractionSkipped, Fault
 from penstock.errors import ErrorClass
 from penstock.llm.cleaning import Caps, clean_fields
 from penstock.llm.extractor import MAX_INPUT_CHARS, Outcome, Question, prepare_question
@@ -16,6 +16,7 @@ from penstock.llm.rules.resume import answer_resume
 MODEL = "rules"
 REVISION = 1
 """Raise it when the rules answer differently: cached answers carry it."""
+IDENTITY = f"{MODEL}/{REVISION}"
 
 _ANSWERS: dict[str, Callable[[Question, Reading, date], Answer]] = {
     "resume": answer_resume,
@@ -39,7 +40,7 @@ class RulesExtractor:
 
     @property
     def identity(self) -> str:
-        return f"{MODEL}/{REVISION}"
+        return IDENTITY
 
     def extract(self, requests: Sequence[ExtractionRequest]) -> list[Outcome]:
         """One outcome per request, in order."""
@@ -47,17 +48,27 @@ class RulesExtractor:
         return [self._extract_one(request, today) for request in requests]
 
     def _extract_one(self, request: ExtractionRequest, today: date) -> Outcome:
-        question = prepare_question(request, self._max_input_chars)
+        question = prepare(request, self._max_input_chars)
         if not isinstance(question, Question):
             return question
-        answer = _ANSWERS.get(question.profile.name)
-        if answer is None:
-            return _no_rules(question.profile.name)
-        return self._accept(question, answer(question, read_text(question.text), today))
+        return answer_question(question, caps=self._caps, today=today)
 
-    def _accept(self, question: Question, answer: Answer) -> Extraction:
-        fields = clean_fields(question.profile, answer.fields, self._caps)
-        return Extraction(fields, answer.confidence, MODEL)
+
+def prepare(
+    request: ExtractionRequest, max_input_chars: int
+) -> Question | ExtractionSkipped | Fault:
+    """A question that the rules can answer, or why there is none."""
+    question = prepare_question(request, max_input_chars)
+    if isinstance(question, Question) and question.profile.name not in _ANSWERS:
+        return _no_rules(question.profile.name)
+    return question
+
+
+def answer_question(question: Question, *, caps: Caps, today: date) -> Extraction:
+    """The fields that the rules find; "Present" in the text means `today`."""
+    answer = _ANSWERS[question.profile.name](question, read_text(question.text), today)
+    fields = clean_fields(question.profile, answer.fields, caps)
+    return Extraction(fields, answer.confidence, MODEL)
 
 
 def _no_rules(profile: str) -> Fault:

@@ -112,11 +112,6 @@ def test_embedded_text_without_fields_is_the_text() -> None:
     assert profile_named("document").embedded_text({}, None, "Body.") == "Body."
 
 
-def test_keywords_hold_every_value_but_the_confidence() -> None:
-    fields = {"primary_skills": ["Python", " "], "industries": None, "years": 8, "confidence": 0.9}
-    assert profile_named("resume").keywords(fields) == "Python\n8"
-
-
 def test_missing_names_the_required_fields_that_are_absent_or_empty() -> None:
     missing = profile_named("resume").missing({"primary_skills": []})
     assert missing == ("primary_skills", "recent_job_titles")

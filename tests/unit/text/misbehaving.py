@@ -1,49 +1,10 @@
 """An extractor that does what the document says, good or bad, for children to import by path."""
 
-import logging
-import os
-import re
-import signal
-import sys
-import time
-import warnings
-from pathlib import Path
-
 from penstock.documents import ExtractedText, RawDocument
-from penstock.errors import DocumentFault, ErrorClass
+from tests.unit.isolation.misbehaving import obey
 
-PATH = f"{__name__}:obey"
-
-
-def obey(raw: RawDocument) -> ExtractedText:
-    order, _, argument = raw.content.decode().partition(" ")
-    if order == "hang":
-        _hang_holding_the_interpreter_lock(argument)
-    elif order == "crash":
-        os.kill(os.getpid(), signal.SIGSEGV)
-    elif order == "eat":
-        return ExtractedText(str(len(bytearray(64 * 1024**3))))
-    elif order == "raise":
-        raise ValueError("bad day")
-    elif order == "refuse":
-        raise DocumentFault(ErrorClass.UNSUPPORTED, "not this one")
-    elif order == "shout":
-        _shout()
-    elif order == "main":
-        return ExtractedText(str(getattr(sys.modules["__main__"], "__file__", "no main module")))
-    return ExtractedText(f"text of {argument or order} by {os.getpid()}")
+PATH = f"{__name__}:extract_text"
 
 
-def _hang_holding_the_interpreter_lock(pid_file: str) -> None:
-    if pid_file:
-        Path(pid_file).write_text(str(os.getpid()))
-    if re.match(r"(a+)+$", "a" * 60 + "b"):
-        time.sleep(0)
-
-
-def _shout() -> None:
-    print("noise on stdout", flush=True)  # noqa: T201
-    print("noise on stderr", file=sys.stderr, flush=True)  # noqa: T201
-    os.write(2, b"noise from C\n")
-    logging.getLogger("lxml").error("noise from a logger")
-    warnings.warn("noise from a warning", stacklevel=1)
+def extract_text(raw: RawDocument) -> ExtractedText:
+    return ExtractedText(str(obey(raw.content.decode())))

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import DocumentFault, ErrorClass
 from penstock.text.extractor import extract_text
-from text.factories import PARAGRAPH, make_docx, make_page, make_pdf, make_raw
+from tests.unit.text.factories import PARAGRAPH, make_docx, make_page, make_pdf, make_raw
 
 
 def fault_of(content: bytes | str, name: str = "file") -> DocumentFault:

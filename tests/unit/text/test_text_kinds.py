@@ -7,7 +7,7 @@ import pytest
 
 from penstock.text import kinds
 from penstock.text.kinds import detect_media_type
-from text.factories import make_docx, make_page, make_pdf, make_raw
+from tests.unit.text.factories import make_docx, make_page, make_pdf, make_raw
 
 
 @pytest.mark.parametrize(

@@ -1,36 +1,36 @@
-"""The pool gives every document its due, whatever its neighbours do."""
+"""Every document of a batch gets its text or its fault, whatever its neighbours do."""
 
-import os
-import subprocess
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
-import psutil  # type: ignore[import-untyped]
 import pytest
 
 from penstock.documents import ExtractedText, Fault, RawDocument
-from penstock.errors import ErrorClass, UsageError
+from penstock.errors import ConfigurationError, ErrorClass
+from penstock.isolation.pool import ChildPool
 from penstock.text.extractor import extract_text
-from penstock.text.pool import Outcome, TextPool
-from text import misbehaving
-from text.factories import make_article, make_docx, make_pdf, make_raw
+from penstock.text.pool import WARMUP, Outcome, TextPool
+
+from . import misbehaving
+from .factories import make_article, make_docx, make_pdf, make_raw
 
 DEADLINE_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[TextPool]:
-    with TextPool(processes=2) as shared:
+def children() -> Iterator[ChildPool]:
+    with ChildPool(processes=2, timeout_seconds=2.0, warmup=(WARMUP,)) as shared:
         yield shared
 
 
 @pytest.fixture(scope="module")
-def obedient() -> Iterator[TextPool]:
-    with TextPool(processes=2, timeout_seconds=2.0, extractor=misbehaving.PATH) as shared:
-        yield shared
+def pool(children: ChildPool) -> TextPool:
+    return TextPool(children)
+
+
+@pytest.fixture(scope="module")
+def obedient(children: ChildPool) -> TextPool:
+    return TextPool(children, extractor=misbehaving.PATH)
 
 
 def orders(*texts: str) -> list[RawDocument]:
@@ -39,13 +39,6 @@ def orders(*texts: str) -> list[RawDocument]:
 
 def kind_of(outcome: Outcome) -> ErrorClass | None:
     return outcome.kind if isinstance(outcome, Fault) else None
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen in {DEADLINE_SECONDS:g} s"
-        time.sleep(0.02)
 
 
 def test_a_mixed_batch_comes_back_in_order(pool: TextPool) -> None:
@@ -59,53 +52,37 @@ def test_a_mixed_batch_comes_back_in_order(pool: TextPool) -> None:
     assert outcomes == [extract_text(document) for document in batch]
 
 
-def test_an_empty_batch_needs_no_children() -> None:
-    with TextPool(processes=1) as unused:
-        assert unused.extract_many([]) == []
+def test_an_empty_batch_gives_nothing(pool: TextPool) -> None:
+    assert pool.extract_many([]) == []
 
 
-def test_only_the_crashing_document_pays(obedient: TextPool) -> None:
-    batch = orders(*["fine"] * 10, "crash", *["fine"] * 10)
-    outcomes = obedient.extract_many(batch)
-    assert kind_of(outcomes[10]) == ErrorClass.UNKNOWN
-    assert "order-10" in str(outcomes[10])
-    assert "SIGSEGV" in str(outcomes[10])
-    assert [kind_of(outcome) for i, outcome in enumerate(outcomes) if i != 10] == [None] * 20
-
-
-def test_only_the_hanging_document_pays(obedient: TextPool) -> None:
-    outcomes = obedient.extract_many(orders(*["fine"] * 10, "hang", *["fine"] * 10))
-    assert kind_of(outcomes[10]) == ErrorClass.TIMEOUT
-    assert "2 s" in str(outcomes[10])
-    assert [kind_of(outcome) for i, outcome in enumerate(outcomes) if i != 10] == [None] * 20
-
-
-def test_several_culprits_are_all_found(obedient: TextPool) -> None:
-    batch = orders("crash", "fine", "crash", "hang", "fine", "refuse", "raise")
-    assert [kind_of(outcome) for outcome in obedient.extract_many(batch)] == [
-        ErrorClass.UNKNOWN,
-        None,
-        ErrorClass.UNKNOWN,
-        ErrorClass.TIMEOUT,
-        None,
-        ErrorClass.UNSUPPORTED,
-        ErrorClass.UNKNOWN,
+def test_every_culprit_is_named_with_what_it_did(obedient: TextPool) -> None:
+    outcomes = obedient.extract_many(orders("fine", "crash", "hang", "eat", "raise", "refuse"))
+    assert [kind_of(outcome) for outcome in outcomes[:1]] == [None]
+    assert outcomes[1:] == [
+        Fault(ErrorClass.UNKNOWN, "order-1: the process extracting its text crashed (SIGSEGV)"),
+        Fault(ErrorClass.TIMEOUT, "order-2: extracting its text was stopped after 2 s"),
+        Fault(
+            ErrorClass.TOO_LARGE,
+            "order-3: extracting its text needs more memory than a child process may use",
+        ),
+        Fault(ErrorClass.UNKNOWN, "order-4: ValueError: bad day"),
+        Fault(ErrorClass.UNSUPPORTED, "not this one"),
     ]
 
 
-def test_eating_all_memory_is_too_large(obedient: TextPool) -> None:
-    outcomes = obedient.extract_many(orders("fine", "eat", "fine"))
-    assert [kind_of(outcome) for outcome in outcomes] == [None, ErrorClass.TOO_LARGE, None]
-
-
 def test_a_document_larger_than_the_memory_allows_is_not_even_sent() -> None:
-    with TextPool(processes=1, memory_bytes=800) as unused:
-        assert kind_of(unused.extract_many([make_raw(b"x" * 101)])[0]) == ErrorClass.TOO_LARGE
+    with ChildPool(processes=1, memory_bytes=800) as unused:
+        (outcome,) = TextPool(unused).extract_many([make_raw(b"x" * 101)])
+    assert outcome == Fault(
+        ErrorClass.TOO_LARGE,
+        "page: 101 bytes, more than the 100 that can be extracted in the memory of a child process",
+    )
 
 
-def test_long_text_is_cut_and_says_so() -> None:
-    with TextPool(processes=1, text_chars=5) as short:
-        extracted, whole = short.extract_many([make_raw("12345678"), make_raw("12345")])
+def test_long_text_is_cut_and_says_so(children: ChildPool) -> None:
+    short = TextPool(children, text_chars=5)
+    extracted, whole = short.extract_many([make_raw("12345678"), make_raw("12345")])
     assert isinstance(extracted, ExtractedText)
     assert extracted.text == "12345"
     assert extracted.metadata == {"truncated": True}
@@ -113,13 +90,10 @@ def test_long_text_is_cut_and_says_so() -> None:
     assert whole.metadata == {}
 
 
-def test_children_are_kept_between_calls(obedient: TextPool) -> None:
-    def children() -> set[str]:
-        outcomes = obedient.extract_many(orders(*["fine"] * 40))
-        return {o.text.split()[-1] for o in outcomes if isinstance(o, ExtractedText)}
-
-    seen = children() | children() | children()
-    assert len(seen) <= 2
+def test_an_extractor_that_is_not_there_is_no_fault_of_the_documents(children: ChildPool) -> None:
+    misspelt = TextPool(children, extractor="penstock.text.extractor:extract_txet")
+    with pytest.raises(ConfigurationError, match="extract_txet"):
+        misspelt.extract_many([make_article()])
 
 
 def test_two_threads_get_their_own_texts_at_once(pool: TextPool) -> None:
@@ -136,86 +110,3 @@ def test_two_threads_get_their_own_texts_at_once(pool: TextPool) -> None:
         thread.join(DEADLINE_SECONDS)
     for number, batch in enumerate(batches):
         assert results[number] == [extract_text(document) for document in batch]
-
-
-def test_one_threads_hang_does_not_cost_the_other_its_texts(obedient: TextPool) -> None:
-    results: list[list[Outcome]] = []
-    hanging = threading.Thread(target=lambda: results.append(obedient.extract_many(orders("hang"))))
-    hanging.start()
-    outcomes = obedient.extract_many(orders(*["fine"] * 30))
-    hanging.join(DEADLINE_SECONDS)
-    assert [kind_of(outcome) for outcome in outcomes] == [None] * 30
-    assert kind_of(results[0][0]) == ErrorClass.TIMEOUT
-
-
-def test_an_idle_child_that_dies_is_replaced() -> None:
-    with TextPool(processes=1, extractor=misbehaving.PATH) as lonely:
-        (first,) = lonely.extract_many(orders("fine"))
-        assert isinstance(first, ExtractedText)
-        child = psutil.Process(int(first.text.split()[-1]))
-        child.kill()
-        wait_until(lambda: not child.is_running(), "the end of the child")
-        assert kind_of(lonely.extract_many(orders("fine"))[0]) is None
-
-
-def test_children_make_no_noise(capfd: pytest.CaptureFixture[str]) -> None:
-    with TextPool(processes=1, extractor=misbehaving.PATH) as loud:
-        assert kind_of(loud.extract_many(orders("shout"))[0]) is None
-    assert capfd.readouterr() == ("", "")
-
-
-def test_a_closed_pool_says_so() -> None:
-    closed = TextPool(processes=1)
-    closed.close()
-    with pytest.raises(UsageError, match="closed"):
-        closed.extract_many([make_article()])
-
-
-def test_closing_ends_the_children() -> None:
-    with TextPool(processes=1, extractor=misbehaving.PATH) as short:
-        (outcome,) = short.extract_many(orders("fine"))
-    assert isinstance(outcome, ExtractedText)
-    child = int(outcome.text.split()[-1])
-    wait_until(lambda: not psutil.pid_exists(child), "the end of the child")
-
-
-PROGRAM = f"""
-import sys
-from penstock.documents import RawDocument
-from penstock.text.pool import TextPool
-
-print("main module runs", flush=True)
-pool = TextPool(processes=1, extractor={misbehaving.PATH!r})
-(outcome,) = pool.extract_many([RawDocument("order", sys.argv[1].encode())])
-print(outcome.text, flush=True)
-"""
-
-
-def start_program(folder: Path, order: str) -> subprocess.Popen[str]:
-    script = folder / "program.py"
-    script.write_text(PROGRAM)
-    return subprocess.Popen(
-        [sys.executable, str(script), order],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-
-
-def test_a_program_without_a_main_guard_runs_once_and_ends_without_closing(tmp_path: Path) -> None:
-    with start_program(tmp_path, "main") as program:
-        output, _ = program.communicate(timeout=DEADLINE_SECONDS)
-    assert output.splitlines() == ["main module runs", "no main module"]
-    assert program.returncode == 0
-
-
-def test_a_hanging_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
-    pid_file = tmp_path / "pid"
-    with start_program(tmp_path, f"hang {pid_file}") as program:
-        try:
-            wait_until(lambda: pid_file.exists() and bool(pid_file.read_text()), "the hang")
-            child = psutil.Process(int(pid_file.read_text()))
-        finally:
-            program.kill()
-    wait_until(lambda: not child.is_running(), "the end of the child")

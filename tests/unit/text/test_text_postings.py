@@ -6,13 +6,20 @@ import pytest
 
 from penstock.text.extractor import extract_text
 from penstock.text.requirements import split_requirements
-from text.factories import PARAGRAPH, make_page, make_posting, make_posting_page, make_raw
+from tests.unit.text.factories import (
+    PARAGRAPH,
+    make_page,
+    make_posting,
+    make_posting_page,
+    make_raw,
+)
 
 
 def test_a_posting_gives_fields_and_ordered_text() -> None:
     extracted = extract_text(make_posting_page(make_posting()))
     assert extracted.title == "Miller & Baker"
     assert extracted.metadata == {
+        "schema_type": "JobPosting",
         "title": "Miller & Baker",
         "company": "Mills Ltd",
         "location": "Ulm, BW, DE",

@@ -2,30 +2,31 @@
 
 import multiprocessing
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing import spawn
 from multiprocessing.context import BaseContext
 from threading import local
 from typing import Any
 
-WARMUP = "penstock.text.warmup"
+CHILD = "penstock.isolation.child"
 
 _starting = local()
 _complete_preparation = spawn.get_preparation_data
 
 
-def child_context() -> BaseContext:
+def child_context(warmup: Sequence[str]) -> BaseContext:
     """A multiprocessing context for children of a program that has threads.
 
     Such a program must not fork, so a single-threaded fork server does; where there is none
-    (Windows), children are spawned.
+    (Windows), children are spawned. The server is one for the whole program, so it imports what
+    the first to need it asks for; children import the rest themselves.
     """
     if sys.platform == "win32":
         return multiprocessing.get_context("spawn")
     spawn.get_preparation_data = _preparation_data
     context = _MainlessContext()
-    context.set_forkserver_preload([WARMUP])
+    context.set_forkserver_preload([CHILD, *warmup])
     return context
 
 

@@ -1,0 +1,77 @@
+"""Runs the command line as a person does: in a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent.parent
+LIMIT_SECONDS = 180
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """`penstock` with a home, and perhaps a Prefect server, of its own."""
+
+    home: Path
+    api_url: str | None = None
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def run(self, *arguments: str | Path) -> Done:
+        done = subprocess.run(
+            self._command(*arguments),
+            env=self.environment(),
+            cwd=self.home.parent,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_SECONDS,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def start(self, *arguments: str | Path) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            self._command(*arguments),
+            env=self.environment(),
+            cwd=self.home.parent,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def environment(self) -> dict[str, str]:
+        foreign = ("PENSTOCK_", "PREFECT_", "EXTRACTION_", "EMBEDDING_", "GROQ_", "REDIS_")
+        own = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+        own |= {"PENSTOCK_HOME": str(self.home), "COLUMNS": "160", **self.settings}
+        if self.api_url is not None:
+            own["PREFECT_API_URL"] = self.api_url
+        return own
+
+    def _command(self, *arguments: str | Path) -> list[str]:
+        return [sys.executable, "-m", "entrypoints.cli.main", *map(str, arguments)]
+
+
+def end(process: "subprocess.Popen[str]", number: signal.Signals = signal.SIGKILL) -> Done:
+    """Send a signal and wait for the end."""
+    process.send_signal(number)
+    out, err = process.communicate(timeout=LIMIT_SECONDS)
+    return Done(process.returncode, out, err)

@@ -1,0 +1,168 @@
+"""Every command, for people and for programs."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.commands import CommandLine
+
+PROSE = (
+    "{name} has 8 years of experience as a Data Engineer and looks after sluice gates with Python, "
+    "PostgreSQL and Kubernetes. Certified Kubernetes Administrator. Works in hydropower."
+)
+INGEST_KEYS = {
+    "run_id",
+    "status",
+    "counts",
+    "llm_calls",
+    "tokens",
+    "cost_usd",
+    "seconds",
+    "documents_per_second",
+}
+COUNTS = {"ready", "skipped", "error", "expired", "pending"}
+
+pytestmark = pytest.mark.slow
+
+
+def write_documents(folder: Path, *names: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        (folder / f"{name}.txt").write_text(PROSE.format(name=name.capitalize()))
+    return folder
+
+
+def test_the_way_of_a_document_from_folder_to_search(penstock: CommandLine, tmp_path: Path) -> None:
+    folder = write_documents(tmp_path / "docs", "agnes", "boris")
+
+    told = penstock.run("ingest", folder, "--json")
+
+    assert told.code == 0, told.err
+    report = told.json
+    assert set(report) >= INGEST_KEYS
+    assert set(report["counts"]) == COUNTS
+    assert report["counts"]["ready"] == 2
+    assert report["error"] is None
+
+    nodes = penstock.run("nodes", "--run", str(report["run_id"]), "--json").json
+    assert {node["external_id"] for node in nodes} == {"agnes.txt", "boris.txt"}
+
+    node = penstock.run("show", nodes[0]["id"], "--json").json
+    assert "sluice gates" in node["text"]
+    assert "Python" in node["props"]["primary_skills"]
+    assert node["extraction_status"] == node["embedding_status"] == "ready"
+    assert node["props"]["extraction_model"] == node["extraction_model"] == "rules"
+    assert node["has_embedding"] is True
+    assert node["url"].startswith("file://")
+
+    for mode in ("text", "vector", "hybrid"):
+        hits = penstock.run("search", "sluice gate", "--mode", mode, "--limit", "1", "--json").json
+        assert len(hits) == 1
+        assert set(hits[0]) == {"id", "title", "url", "score", "snippet"}
+    only = penstock.run("search", "gates", "--field", "primary_skills=python", "--json").json
+    assert len(only) == 2
+    assert penstock.run("search", "gates", "--field", "primary_skills=cobol", "--json").json == []
+
+    assert penstock.run("runs", "--json").json[0]["run_id"] == report["run_id"]
+    run = penstock.run("run", str(report["run_id"]), "--json").json
+    assert [line["status"] for line in run["documents"]] == ["ready", "ready"]
+    status = penstock.run("status", "--json").json
+    assert status["nodes"] == 2
+    assert status["work"]["complete"] == 6
+
+    for command in ("runs", "nodes", "status", "config", "doctor"):
+        shown = penstock.run(command)
+        assert shown.code == 0, shown.err
+        assert shown.out
+
+
+def test_tenants_do_not_see_each_other(penstock: CommandLine, tmp_path: Path) -> None:
+    folder = write_documents(tmp_path / "docs", "chandra")
+    penstock.run("ingest", folder, "--tenant", "acme")
+
+    mine = penstock.run("nodes", "--tenant", "acme", "--json").json
+
+    assert len(mine) == 1
+    assert penstock.run("nodes", "--json").json == []
+    assert penstock.run("search", "gates", "--json").json == []
+    assert penstock.run("show", mine[0]["id"]).code == 1
+    assert penstock.run("run", "1").code == 1
+
+
+def test_failed_documents_are_reported_and_fatal_only_when_strict(
+    penstock: CommandLine, tmp_path: Path
+) -> None:
+    folder = write_documents(tmp_path / "docs", "dagny")
+    (folder / "empty.pdf").write_bytes(b"")
+
+    told = penstock.run("ingest", folder)
+
+    assert told.code == 0
+    assert "empty.pdf" in told.out
+    assert penstock.run("ingest", folder, "--strict").code == 1
+
+
+def test_the_output_can_be_piped_and_the_pipe_ends(penstock: CommandLine, tmp_path: Path) -> None:
+    folder = write_documents(tmp_path / "docs", "edgar")
+    command = [*penstock._command("ingest", folder, "--json")]
+
+    piped = subprocess.run(
+        ["sh", "-c", '"$@" | cat', "sh", *command],
+        env=penstock.environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert b'"status": "finished"' in piped.stdout
+
+
+@pytest.mark.parametrize(
+    "command", ["--help", "ingest --help", "search --help", "runs --help", "doctor --help"]
+)
+def test_every_command_explains_itself(penstock: CommandLine, command: str) -> None:
+    told = penstock.run(*command.split())
+
+    assert told.code == 0
+    assert "Usage" in told.out
+
+
+def test_quick_commands_import_neither_prefect_nor_numpy(penstock: CommandLine) -> None:
+    program = (
+        "import sys; from entrypoints.cli.main import app\n"
+        "try: app(['status', '--json'])\n"
+        "except SystemExit: pass\n"
+        "try: app(['search', 'word', '--mode', 'text'])\n"
+        "except SystemExit: pass\n"
+        "assert not {'prefect', 'numpy', 'alembic'} & set(sys.modules), 'slow'\n"
+    )
+    penstock.run("status")
+
+    import sys
+
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=penstock.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_doctor_names_each_failure_and_what_to_do(penstock: CommandLine) -> None:
+    broken = CommandLine(
+        penstock.home,
+        "http://127.0.0.1:9/api",
+        {"REDIS_URL": "redis://:hidden@127.0.0.1:9/0", "GROQ_API_KEY": "hidden-key"},
+    )
+
+    told = broken.run("doctor")
+
+    assert told.code == 1
+    assert "unset REDIS_URL" in told.out
+    assert "unset it to have a local server started" in told.out
+    assert "hidden" not in told.out + told.err
