@@ -28,6 +28,16 @@ class RawDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """Bytes that lie in a file which every process of this machine can read."""
+
+    name: str
+    path: str
+    size: int
+    media_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ExtractedText:
     """The readable text of one document."""
 

@@ -130,7 +130,7 @@ class Settings(_Section):
     max_cost_usd_per_run: Positive | None = Field(
         None, description="A run pauses when its model calls have cost this much"
     )
-    batch_size: Count = Field(100, description="Documents claimed together")
+    batch_size: Count = Field(200, description="Documents claimed together")
     text_processes: Count = Field(
         default_factory=lambda: os.cpu_count() or 1,
         description="Child processes for parsing and the offline rules",

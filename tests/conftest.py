@@ -110,7 +110,7 @@ def _run(server: PostgresServer, statement: str, *names: str) -> None:
     parts = [sql.Identifier(name) for name in names]
     address = server.dsn().replace("+psycopg", "")
     with psycopg.connect(address, autocommit=True) as connection:
-        connection.execute(sql.SQL(statement).format(*parts))  # type: ignore[arg-type]
+        connection.execute(sql.SQL(statement).format(*parts))
 
 
 @pytest.fixture(scope="session")

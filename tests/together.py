@@ -1,6 +1,7 @@
-"""Runs a function in several threads that begin in the same instant."""
+"""Threads that begin in the same instant, and waiting for what other threads do."""
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -10,7 +11,7 @@ Result = TypeVar("Result")
 
 def run_together(threads: int, work: Callable[[int], Result]) -> list[Result]:
     """The results of `work(0)`, `work(1)`, … ; the first error is raised."""
-    barrier = threading.Barrier(threads)
+    barrier = threading.Barrier(threads, timeout=60)
 
     def begin(number: int) -> Result:
         barrier.wait()
@@ -18,3 +19,11 @@ def run_together(threads: int, work: Callable[[int], Result]) -> list[Result]:
 
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(begin, range(threads)))
+
+
+def wait_until(happened: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Look again and again until it has happened; an error when it does not."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, f"nothing happened in {seconds} seconds"
+        time.sleep(0.01)

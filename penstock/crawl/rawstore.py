@@ -22,6 +22,9 @@ class RawStore(Protocol):
 
     def get(self, key: str) -> bytes: ...
 
+    def locate(self, key: str) -> Path | None:
+        """The file that holds the bytes, if they lie in one on this machine."""
+
     def delete(self, key: str) -> None:
         """Deleting what is not there is no error."""
 
@@ -72,6 +75,9 @@ class LocalRawStore:
             return path.read_bytes()
         except OSError as error:
             raise _unavailable("could not read raw bytes", path, error) from error
+
+    def locate(self, key: str) -> Path | None:
+        return self._path(key)
 
     def delete(self, key: str) -> None:
         path = self._path(key)

@@ -6,8 +6,8 @@ from typing import Generic
 
 from penstock.isolation.job import Input
 
-CHUNK_INPUTS = 8
-CHUNK_BYTES = 512 * 1024
+CHUNK_INPUTS = 16
+CHUNK_BYTES = 4 * 1024 * 1024
 CHUNKS_PER_PROCESS = 3
 
 

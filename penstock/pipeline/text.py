@@ -93,7 +93,9 @@ def _sequence_numbers(tx: Tx, node_ids: Sequence[str]) -> dict[str, int]:
 
 def _reference(item: WorkItem) -> RawReference:
     payload = item.payload
-    return RawReference(payload["raw_key"], payload["external_id"], payload.get("media_type"))
+    return RawReference(
+        payload["raw_key"], payload["external_id"], payload["size"], payload.get("media_type")
+    )
 
 
 def _slices(items: Sequence[WorkItem]) -> Iterator[list[WorkItem]]:

@@ -46,12 +46,14 @@ class Assessor:
             change = Change.NEW if known is None else Change.SAME
             return Assessment(listed, known, change, reason=got.message, fault=got)
         if isinstance(got, NotModified):
-            return self._unchanged(listed, known, None, "not modified")
-        marks = _marks_of(listed, got)
-        if known is not None and not self.force:
-            same = _sameness(known.marks, marks)
-            if same:
-                return self._unchanged(listed, known, marks, same)
+            return self._unchanged(listed, known, "not modified")
+        content_hash = hashlib.sha256(got.content).hexdigest()
+        old = None if known is None or self.force else known.marks
+        if old is not None and old.content_hash == content_hash:
+            return self._unchanged(listed, known, "same bytes")
+        marks = _marks_of(listed, got, content_hash)
+        if old is not None and (same := _same_text(old, marks)):
+            return self._unchanged(listed, known, same)
         return Assessment(
             listed,
             known,
@@ -62,30 +64,28 @@ class Assessor:
             marks=marks,
         )
 
-    def _unchanged(
-        self, listed: Listed, known: KnownNode | None, marks: Marks | None, how: str
-    ) -> Assessment:
+    def _unchanged(self, listed: Listed, known: KnownNode | None, how: str) -> Assessment:
+        """Nothing to do, or a later stage only. The old marks stay, so that many small changes
+        cannot add up to a large one unseen."""
         stage = None if known is None else self.current.missing_stage(known)
         if stage is None:
             return Assessment(listed, known, Change.SAME, reason=f"unchanged ({how})")
-        return Assessment(listed, known, Change.SAME, stage=stage, marks=marks)
+        return Assessment(listed, known, Change.SAME, stage=stage)
 
 
-def _marks_of(listed: Listed, got: Fetched) -> Marks:
+def _marks_of(listed: Listed, got: Fetched, content_hash: str) -> Marks:
     raw = RawDocument(listed.external_id, got.content, got.media_type)
     is_html = detect_media_type(raw) == "text/html"
     return Marks(
         etag=got.etag,
         last_modified=got.last_modified,
-        content_hash=hashlib.sha256(got.content).hexdigest(),
+        content_hash=content_hash,
         simhash=simhash(visible_text(got.content)) if is_html else None,
     )
 
 
-def _sameness(old: Marks, new: Marks) -> str | None:
-    """How two versions of a document are the same, or None when they are not."""
-    if old.content_hash is not None and old.content_hash == new.content_hash:
-        return "same bytes"
+def _same_text(old: Marks, new: Marks) -> str | None:
+    """How the texts of two versions are the same, or None when they are not."""
     if not old.simhash or not new.simhash:
         return None
     bits = distance(old.simhash, new.simhash)

@@ -37,11 +37,14 @@ class Current:
     def missing_stage(self, node: KnownNode) -> Stage | None:
         """The first stage an unchanged document still needs, if any."""
         other_profile = self.profile is not None and self.profile != node.profile
-        if node.extraction_version != self.extraction_version or other_profile:
+        extracted = node.extraction_status in ("ready", "skipped")
+        if not extracted or node.extraction_version != self.extraction_version or other_profile:
             return Stage.EXTRACT
         if node.embedding_status == "skipped":
             return None
-        return None if node.embedding_identity == self.embedding_identity else Stage.EMBED
+        embedded = node.embedding_status == "ready"
+        current = embedded and node.embedding_identity == self.embedding_identity
+        return None if current else Stage.EMBED
 
 
 def find_known(tx: Tx, source_id: int, external_ids: Sequence[str]) -> dict[str, KnownNode]:

@@ -1,5 +1,7 @@
 """Vector search: sqlite-vec on SQLite, pgvector with an HNSW index per identity on Postgres."""
 
+import math
+
 import sqlalchemy as sa
 
 from penstock.search.query import Filters, Found
@@ -15,11 +17,13 @@ def search_vectors(
     statement = (
         sa.select(nodes.c.seq, distance.label("distance"))
         .join(embeddings, embeddings.c.seq == nodes.c.seq)
-        .where(_of_identity(identity), *filters.conditions(tx))
+        # A vector of length zero, from a text without words, is at no distance from anything.
+        .where(_of_identity(identity), *filters.conditions(tx), distance.is_not(None))
         .order_by(distance)
         .limit(limit)
     )
-    return [Found(row.seq, 1.0 - row.distance) for row in tx.execute(statement)]
+    rows = tx.execute(statement)
+    return [Found(row.seq, 1.0 - row.distance) for row in rows if not math.isnan(row.distance)]
 
 
 def ensure_index(tx: Tx, identity: str) -> None:

@@ -9,7 +9,8 @@ from sqlalchemy.engine import Dialect
 
 Json = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
 Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-NodeId = sa.Uuid(as_uuid=False)
+# As text on SQLite, which has no type for it: converting would cost more than the bytes.
+NodeId = sa.Uuid(as_uuid=False).with_variant(sa.String(36), "sqlite")
 
 
 class UtcDateTime(sa.types.TypeDecorator[datetime]):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from penstock.documents import ExtractedText, Fault, RawDocument
+from penstock.documents import ExtractedText, Fault, RawDocument, StoredDocument
 from penstock.isolation.job import Job
 from penstock.isolation.pool import ChildPool
 
@@ -20,14 +20,18 @@ class TextPool:
     ) -> None:
         """`extractor` is an import path, `module:function`, for the children to find it by."""
         self._children = children
-        self._job: Job[RawDocument, ExtractedText] = Job(
+        self._job: Job[RawDocument | StoredDocument, ExtractedText] = Job(
             function="penstock.text.child:extract_within",
             doing="extracting its text",
             name_of=lambda document: document.name,
-            size_of=lambda document: len(document.content),
+            size_of=_size,
             options={"extractor": extractor, "text_chars": text_chars},
         )
 
-    def extract_many(self, documents: Sequence[RawDocument]) -> list[Outcome]:
+    def extract_many(self, documents: Sequence[RawDocument | StoredDocument]) -> list[Outcome]:
         """The text of each document, or what is wrong with it, in the order given."""
         return self._children.map(self._job, documents)
+
+
+def _size(document: RawDocument | StoredDocument) -> int:
+    return len(document.content) if isinstance(document, RawDocument) else document.size

@@ -102,7 +102,7 @@ def test_a_second_migration_does_nothing(empty: Database) -> None:
 
 
 def test_a_database_without_schema_is_not_taken_for_a_current_one(empty: Database) -> None:
-    with pytest.raises(SchemaMismatch, match="is at revision none.*penstock doctor --fix"):
+    with pytest.raises(SchemaMismatch, match=r"is at revision none.*penstock doctor --fix"):
         check(empty)
 
 
@@ -110,7 +110,7 @@ def test_a_newer_database_is_refused_and_left_as_it_is(empty: Database) -> None:
     migrate(empty)
     set_revision(empty, "9999")
     for refused in (migrate, check):
-        with pytest.raises(SchemaMismatch, match="newer Penstock.*9999.*upgrade Penstock"):
+        with pytest.raises(SchemaMismatch, match=r"newer Penstock.*9999.*upgrade Penstock"):
             refused(empty)
     assert current_revision(empty) == "9999"
 

@@ -391,7 +391,7 @@ def test_a_run_that_many_workers_finish_at_once_is_finalized_once(database: Data
         add_documents(database, lease, *[f"document {n}" for n in range(workers)])
         close_listing(database, lease)
         claims.append([claim_all(database, lease.run.id, limit=1) for _ in range(workers)])
-    in_step = threading.Barrier(workers)
+    in_step = threading.Barrier(workers, timeout=60)
 
     def work(worker: int) -> list[bool]:
         won = []

@@ -288,4 +288,9 @@ def test_the_queue_keeps_its_promises_in_any_order(database: Database) -> None:
         stateful_step_count=50,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
-    run_state_machine_as_test(lambda: QueueMachine(database), settings=few)
+
+    class Machine(QueueMachine):
+        def __init__(self) -> None:
+            super().__init__(database)
+
+    run_state_machine_as_test(Machine, settings=few)
