@@ -326,7 +326,6 @@ SYNTAX = [
     "mill AND",
     "NOT mill",
     "NEAR(mill river)",
-    "title:mill",
     "mill*",
     "^mill",
     "mill' OR '1'='1",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from prefect.flows import load_flow_from_entrypoint
+from prefect.flows import Flow, load_flow_from_entrypoint
 
 from blocks import PenstockDatabase
 from blocks.configuration import settings_with
@@ -22,7 +22,9 @@ def deployments() -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("deployment", deployments(), ids=lambda deployment: deployment["name"])
 def test_every_entrypoint_loads_and_comes_from_this_project(deployment: dict[str, Any]) -> None:
-    flow = load_flow_from_entrypoint(deployment["entrypoint"], use_placeholder_flow=False)
+    flow: Flow[..., Any] = load_flow_from_entrypoint(
+        deployment["entrypoint"], use_placeholder_flow=False
+    )
 
     assert Path(flow.fn.__code__.co_filename).is_relative_to(ROOT)
     assert deployment["description"]
@@ -37,7 +39,7 @@ def test_a_saved_block_wins_over_the_environment(
     monkeypatch.setenv("PENSTOCK_DSN", "sqlite:////from/the/environment.db")
     register_blocks()
     dsn = f"sqlite:///{tmp_path / 'from-the-block.db'}"
-    PenstockDatabase(dsn=dsn).save("production", overwrite=True)  # type: ignore[arg-type]
+    PenstockDatabase(dsn=dsn).save("production", overwrite=True)
 
     assert settings_with(["penstock-database/production"]).database_url == dsn
     assert "environment" in settings_with([]).database_url

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
-from prefect.client.schemas.objects import FlowRun
-from prefect.states import State
+from prefect.client.schemas.objects import FlowRun, State
 
 from flows.ingest import ingest
 from flows.process import process

@@ -45,7 +45,7 @@ def test_every_block_is_exported_and_has_an_example() -> None:
 def test_a_block_is_described(block: type[ConfigurationPart]) -> None:
     assert block.get_description()
     assert block.get_block_type_slug().startswith("penstock-")
-    assert block._block_type_name.startswith("Penstock ")
+    assert str(block._block_type_name).startswith("Penstock ")
 
 
 @each_block
@@ -72,7 +72,7 @@ def test_a_secret_is_in_no_representation(block: type[ConfigurationPart]) -> Non
 
 @each_block
 def test_a_block_overrides_settings_that_exist(
-    block: type[ConfigurationPart], monkeypatch: pytest.MonkeyPatch
+    block: type[ConfigurationPart],
 ) -> None:
     overrides = block(**EXAMPLES[block]).overrides()
 

@@ -23,7 +23,7 @@ from penstock.errors import (
     StagePaused,
     StoreError,
 )
-from penstock.pipeline.steps import Steps
+from penstock.pipeline.steps import ExtractionResult, Steps, TextResult
 from tasks.batch import Batch
 from tasks.policy import batch_key, is_transient
 from tasks.steps import _EXTRACTIONS, _TEXTS
@@ -72,9 +72,9 @@ def test_a_batch_is_known_by_its_step_and_its_documents_in_order() -> None:
 
 def test_results_come_back_from_json_as_they_were() -> None:
     fault = Fault(ErrorClass.EMPTY, "nothing in it", 3.0)
-    texts = [ExtractedText("text", "title", "text/html", {"pages": 2}), fault]
+    texts: list[TextResult] = [ExtractedText("text", "title", "text/html", {"pages": 2}), fault]
     call = ModelCall("m", 10, 5, 0.25, 0.001, "accepted")
-    answers = [
+    answers: list[ExtractionResult] = [
         Extraction({"skills": ["Python"]}, 0.7, "m", (call,), "low confidence"),
         ExtractionSkipped("insufficient_text"),
         fault,
