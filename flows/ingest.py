@@ -9,10 +9,10 @@ from prefect.runtime import flow_run
 
 from blocks.configuration import settings_with
 from flows.hooks import abort_cancelled_run
-from penstock.bootstrap import App, open_app
+from penstock.bootstrap import App, ensure_vector_index, open_app
 from penstock.crawl.listing import Listing
 from penstock.crawl.source import recognise_source
-from penstock.errors import ListingFailed, PenstockError, RunRefused, StagePaused, UsageError
+from penstock.errors import ConfigurationError, ListingFailed, PenstockError, RunRefused, UsageError
 from penstock.pipeline.drain import Drain
 from penstock.runs.batches import in_batches
 from penstock.runs.lifecycle import (
@@ -32,6 +32,7 @@ from penstock.runs.vocabulary import RunLease, RunStatus, SourceSpec
 from tasks.admission import Arrivals, admit_documents
 from tasks.artifacts import ProgressArtifact, publish_summary
 from tasks.labels import tag_flow_run
+from tasks.results import forget_old_results
 from tasks.steps import TaskSteps
 
 
@@ -77,6 +78,8 @@ def ingest(
                 if progress.due():
                     progress.show(_report(app, lease.run.id))
 
+            ensure_vector_index(app)
+
             steps = TaskSteps(app.steps, f"run {run_id}")
             drain = app.drain(app.processor(steps), heart, run_id=run_id)
             with drain.beside(show_progress):
@@ -84,6 +87,7 @@ def ingest(
             try_finalize(app.database, run_id)
             report = _report(app, run_id)
             progress.show(report)
+            forget_old_results()
         return _conclude(app, report)
 
 
@@ -101,16 +105,17 @@ def _taken(app: App, run_id: int) -> Iterator[RunLease]:
     lease = take_run(app.database, run_id, lease_seconds=app.settings.lease_seconds)
     try:
         yield lease
-    except StagePaused as pause:
-        pause_run(app.database, lease, pause.reason)
+    except ConfigurationError as fault:
+        pause_run(app.database, lease, str(fault))
         raise
     except RunRefused:
         raise
-    except Exception as error:
-        drop_run(app.database, lease, f"{type(error).__name__}: {error}")
-        raise
-    except BaseException:
+    except KeyboardInterrupt:
         abort_run(app.database, app.queue, run_id, reason="interrupted")
+        raise
+    except BaseException as error:
+        # Also a worker told to stop (SIGTERM): the work stays, and the next start goes on with it.
+        drop_run(app.database, lease, f"{type(error).__name__}: {error}")
         raise
 
 
@@ -120,6 +125,9 @@ def _admit_all(app: App, lease: RunLease, drain: Drain, show_progress: Any) -> N
     admission = app.admission(lease)
     listing: Listing = recognise_source(lease.run.location, app.fetcher)
     try:
+        if listing.kind != lease.run.source_kind:
+            kinds = f"a {listing.kind}, no longer a {lease.run.source_kind}"
+            raise ListingFailed(f"{lease.run.location} looks like {kinds}: mend it")
         for batch in in_batches(listing.list(), app.arrival_size(listing)):
             admit_documents(Arrivals(admission, lease, batch))
             drain.wake()

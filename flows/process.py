@@ -3,7 +3,7 @@
 from prefect import flow
 
 from blocks.configuration import settings_with
-from penstock.bootstrap import open_app
+from penstock.bootstrap import ensure_vector_index, open_app
 from penstock.documents import Stage
 from penstock.recovery import recover
 from tasks.steps import TaskSteps
@@ -18,6 +18,7 @@ def process(stages: list[Stage] | None = None, blocks: list[str] | None = None) 
         blocks: Saved configuration blocks that win over the environment, as `type/name`.
     """
     with open_app(settings_with(blocks or [])) as app, app.heart() as heart:
+        ensure_vector_index(app)
         recover(app.database, app.queue, max_rescues=app.settings.max_rescues)
         processor = app.processor(TaskSteps(app.steps, "drain"), tuple(stages or Stage))
         app.drain(processor, heart).run(lambda: True)

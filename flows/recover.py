@@ -5,6 +5,7 @@ from prefect import flow, get_run_logger
 from blocks.configuration import settings_with
 from penstock.bootstrap import open_app
 from penstock.recovery import recover as recover_once
+from tasks.results import forget_old_results
 
 
 @flow(name="recover", persist_result=False)
@@ -16,6 +17,7 @@ def recover(blocks: list[str] | None = None) -> dict[str, int]:
     """
     with open_app(settings_with(blocks or [])) as app:
         found = recover_once(app.database, app.queue, max_rescues=app.settings.max_rescues)
+    forget_old_results()
     figures = {
         "freed": len(found.items.freed),
         "rescued": len(found.items.rescued),

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Self
 
 from penstock.crawl.duplicates import Duplicates
 from penstock.documents import Stage
+from penstock.errors import ConfigurationError
 from penstock.settings import Settings, load_settings
 from penstock.store.database import Database
-from penstock.store.migration import migrate
+from penstock.store.migration import check, current_revision, migrate
 from penstock.work.queue import WorkQueue
 from penstock.work.retry import Doubling, RetryRule, RetryRules, Steps
 
@@ -120,10 +121,16 @@ class App:
         steps: "pipeline_steps.Steps | None" = None,
         stages: Collection[Stage] = tuple(Stage),
     ) -> "Processor":
+        from penstock.llm.profiles import profile_names
         from penstock.pipeline.batches import Line
         from penstock.pipeline.processor import Processor
 
         extraction = self.settings.extraction
+        if extraction.profile not in profile_names():
+            known = ", ".join(profile_names())
+            raise ConfigurationError(
+                f"EXTRACTION_PROFILE={extraction.profile} is not known: use one of {known}"
+            )
         line = Line(
             self.database, self.queue, steps or self.steps, extraction.version, extraction.profile
         )
@@ -212,11 +219,26 @@ class App:
 
 
 def open_app(settings: Settings | None = None) -> App:
-    """Parts that may write: the database is brought to this version's schema first."""
+    """Parts on a database of this version's schema.
+
+    An empty database, or the embedded one, is brought there without asking. A Postgres that others
+    work on is migrated only when somebody says so: `penstock doctor --fix`.
+    """
     settings = settings or load_settings()
     database = Database(settings.database_url)
-    migrate(database)
+    if database.is_sqlite or current_revision(database) is None:
+        migrate(database)
+    else:
+        check(database)
     return App(settings, database)
+
+
+def ensure_vector_index(app: App) -> None:
+    """Have the index that vector search uses, for the vectors that are made now."""
+    from penstock.search.nearest import ensure_index
+
+    with app.database.write() as tx:
+        ensure_index(tx, app.embedder.identity)
 
 
 def retry_rules(settings: Settings) -> RetryRules:

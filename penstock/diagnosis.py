@@ -98,15 +98,15 @@ def _check_redis(settings: Settings) -> Finding:
 
 
 def _check_models(settings: Settings) -> Finding:
-    extraction = settings.extraction
-    if settings.extraction_backend == "rules":
-        detail = "offline rules (no GROQ_API_KEY); no model is asked"
-        return Finding("models", "ok", detail)
     retired = retired_model_warnings(settings)
     if retired:
         return Finding("models", "warning", "; ".join(retired), "change the settings it names")
-    chain = f"{extraction.primary_model} → {extraction.fallback_model}"
-    return Finding("models", "ok", chain)
+    if settings.groq_api_key is not None:
+        detail = "GROQ_API_KEY is set, but this version extracts with the offline rules only"
+        return Finding(
+            "models", "warning", detail, "nothing to do; no model is asked, none is paid"
+        )
+    return Finding("models", "ok", "offline rules; no model is asked")
 
 
 def _check_embedder(settings: Settings) -> Finding:

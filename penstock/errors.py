@@ -5,6 +5,7 @@ PenstockError
 ├── ConfigurationError        a setting is wrong or missing; work pauses, documents are not blamed
 │   └── StagePaused           a stage cannot work until somebody mends a setting
 ├── StoreError                the database cannot be used as it is
+│   ├── StoreUnavailable      it does not answer, or asks to try again: a restart, a deadlock
 │   └── SchemaMismatch        made by a newer version, or not migrated yet
 ├── ServiceError              a server we started or depend on does not answer
 ├── ListingFailed             a source could not be listed (never the same as "zero documents")
@@ -70,6 +71,10 @@ class StagePaused(ConfigurationError):
 
 class StoreError(PenstockError):
     """The database cannot be used as it is."""
+
+
+class StoreUnavailable(StoreError):
+    """The database did not do it this time; trying again may go better."""
 
 
 class SchemaMismatch(StoreError):

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from penstock.pipeline.closing import bury, close_failed
+from penstock.documents import Stage
+from penstock.pipeline.closing import bury, carry_failure, close_failed
 from penstock.runs.lifecycle import fail_abandoned, try_finalize
-from penstock.runs.vocabulary import RunStatus
 from penstock.store.database import Database
-from penstock.store.schema import ACTIVE_ITEM, runs, work_items
+from penstock.store.schema import ACTIVE_ITEM, ACTIVE_RUN, runs, work_items
+from penstock.work.items import Claim
 from penstock.work.queue import WorkQueue
 from penstock.work.sweep import Swept, sweep_expired
 
@@ -26,13 +27,25 @@ class Recovered:
 
 def recover(database: Database, queue: WorkQueue, *, max_rescues: int) -> Recovered:
     """Take back expired items, then finish the runs that have nothing left to do."""
-    with database.write() as tx:
-        swept = sweep_expired(tx, queue, max_rescues=max_rescues)
-        bury(tx, swept.dead)
-        close_failed(tx, swept.dead)
+    swept = Swept()
+    while found := _sweep_some(database, queue, max_rescues):
+        swept = swept + found
     _tell(swept)
     finished = tuple(run_id for run_id in _left_behind(database) if _finish(database, run_id))
     return Recovered(swept, finished)
+
+
+def _sweep_some(database: Database, queue: WorkQueue, max_rescues: int) -> Swept:
+    with database.write() as tx:
+        swept = sweep_expired(tx, queue, max_rescues=max_rescues)
+        bury(tx, swept.dead)
+        # An extraction's document is embedded all the same, and closed there as an error.
+        extracts = [verdict for verdict in swept.dead if verdict.item.stage is Stage.EXTRACT]
+        claim = Claim("", "recovery", ())
+        items = [carry_failure(verdict) for verdict in extracts]
+        queue.open_next(tx, claim, items, Stage.EMBED, leased=False)
+        close_failed(tx, [verdict for verdict in swept.dead if verdict not in extracts])
+    return swept
 
 
 def _tell(swept: Swept) -> None:
@@ -55,7 +68,7 @@ def _left_behind(database: Database) -> list[int]:
             runs.c.lease_expires_at < tx.now,
         )
         query = sa.select(runs.c.id).where(
-            runs.c.status.in_([RunStatus.INITIALIZING, RunStatus.INGESTING]),
+            ACTIVE_RUN,
             runs.c.paused_reason.is_(None),
             abandoned,
             ~work,

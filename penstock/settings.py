@@ -114,7 +114,9 @@ class Settings(_Section):
         None, validation_alias="REDIS_URL", description="Redis or Valkey; empty: none"
     )
     groq_api_key: SecretStr | None = Field(
-        None, validation_alias="GROQ_API_KEY", description="Empty: the offline rules extract"
+        None,
+        validation_alias="GROQ_API_KEY",
+        description="The key of a Groq account, for its models",
     )
     node_batch_max: Count = Field(
         200, validation_alias="NODE_BATCH_MAX", description="Nodes in one POST /nodes/batch"
@@ -127,9 +129,6 @@ class Settings(_Section):
     sweep_seconds: Positive = Field(30, description="How often expired claims are looked for")
     max_rescues: Count = Field(5, description="Times an item may be taken from a dead worker")
     job_timeout_seconds: Positive = Field(1800, description="Longest time one claim may take")
-    max_cost_usd_per_run: Positive | None = Field(
-        None, description="A run pauses when its model calls have cost this much"
-    )
     batch_size: Count = Field(200, description="Documents claimed together")
     text_processes: Count = Field(
         default_factory=lambda: os.cpu_count() or 1,
@@ -155,10 +154,6 @@ class Settings(_Section):
         if self.dsn is None:
             return f"sqlite:///{self.home.absolute() / 'penstock.db'}"
         return _with_driver(self.dsn.get_secret_value())
-
-    @property
-    def extraction_backend(self) -> Literal["groq", "rules"]:
-        return "rules" if self.groq_api_key is None else "groq"
 
 
 _SECTIONS: dict[str | None, type[_Section]] = {
@@ -210,7 +205,6 @@ def masked(settings: Settings) -> dict[str, Any]:
     if settings.redis_url is not None:
         plain["redis_url"] = mask_url(settings.redis_url.get_secret_value())
     plain["groq_api_key"] = "********" if settings.groq_api_key else None
-    plain["extraction"]["backend"] = settings.extraction_backend
     return plain
 
 

@@ -1,20 +1,24 @@
 """What a run shows in the Prefect UI: a live progress bar, a summary and a table of failures."""
 
+import logging
 import time
 from typing import Any
 from uuid import UUID
 
+import httpx
 from prefect.artifacts import (
     create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
     update_progress_artifact,
 )
+from prefect.exceptions import PrefectException
 
 from penstock.documents import Stage
 from penstock.runs.report import DocumentLine, RunReport
 from penstock.runs.vocabulary import DocumentStatus
 
+log = logging.getLogger(__name__)
 REFRESH_SECONDS = 2.0
 FAILURES_SHOWN = 200
 
@@ -32,12 +36,19 @@ class ProgressArtifact:
         return time.monotonic() - self._written_at >= REFRESH_SECONDS
 
     def show(self, report: RunReport) -> None:
+        """Best effort: a bar that cannot be drawn is no reason to stop the work."""
+        self._written_at = time.monotonic()
+        try:
+            self._update(report)
+        except (httpx.HTTPError, PrefectException) as error:
+            log.warning("the progress of run %d could not be shown: %s", report.run.id, error)
+
+    def _update(self, report: RunReport) -> None:
         done = report.documents - report.counts[DocumentStatus.PENDING]
         percent = 100.0 * done / report.documents if report.documents else 100.0
         update_progress_artifact(
             artifact_id=self._id, progress=percent, description=_stages_line(report)
         )
-        self._written_at = time.monotonic()
 
 
 def publish_summary(report: RunReport, failures: list[DocumentLine]) -> None:

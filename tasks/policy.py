@@ -9,6 +9,7 @@ from prefect.context import TaskRunContext
 
 from penstock import __version__
 from penstock.errors import ServiceError, StoreError
+from tasks.results import PREFIX
 
 RETRIES = 2
 RETRY_DELAY_SECONDS = [1.0, 5.0]
@@ -36,4 +37,4 @@ def batch_key(context: TaskRunContext, parameters: dict[str, Any]) -> str:
     The documents' keys hold tenant, content hash, extraction version, schema hash and models.
     """
     parts = [context.task.name, __version__, *parameters["batch"].keys]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    return PREFIX + hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -3,25 +3,24 @@
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
-from prefect import task
+from prefect import Task, task
+from prefect.client.schemas.objects import State
 from pydantic import TypeAdapter
 
-from penstock.documents import ExtractionRequest
+from penstock.documents import ExtractionRequest, Fault
 from penstock.pipeline.steps import ExtractionResult, RawReference, Steps, TextResult
 from tasks.batch import Batch
 from tasks.policy import RETRIES, RETRY_DELAY_SECONDS, batch_key, is_transient
+from tasks.results import KEPT
 
 _TEXTS: TypeAdapter[list[TextResult]] = TypeAdapter(list[TextResult])
 _EXTRACTIONS: TypeAdapter[list[ExtractionResult]] = TypeAdapter(list[ExtractionResult])
 
-# Long enough to serve a run that is taken up again; the store keeps extractions for ever.
-_KEPT = timedelta(days=1)
 _POLICY: dict[str, Any] = {
     "cache_key_fn": batch_key,
-    "cache_expiration": _KEPT,
+    "cache_expiration": KEPT,
     "persist_result": True,
     "result_serializer": "json",
     "retries": RETRIES,
@@ -57,15 +56,28 @@ class TaskSteps:
     label: str
 
     def parse(self, keys: Sequence[str], documents: Sequence[RawReference]) -> list[TextResult]:
-        return _TEXTS.validate_python(parse_documents(self._batch(keys, documents)))
+        return self._run(parse_documents, _TEXTS, keys, documents)
 
     def extract(
         self, keys: Sequence[str], requests: Sequence[ExtractionRequest]
     ) -> list[ExtractionResult]:
-        return _EXTRACTIONS.validate_python(extract_fields(self._batch(keys, requests)))
+        return self._run(extract_fields, _EXTRACTIONS, keys, requests)
 
     def embed(self, keys: Sequence[str], texts: Sequence[str]) -> list[bytes]:
-        return [base64.b64decode(vector) for vector in embed_texts(self._batch(keys, texts))]
+        batch = Batch(self.steps, self.label, keys, texts)
+        return [base64.b64decode(vector) for vector in embed_texts(batch)]
 
-    def _batch(self, keys: Sequence[str], inputs: Sequence[Any]) -> Batch[Any]:
-        return Batch(self.steps, self.label, keys, inputs)
+    def _run(
+        self,
+        task: Task[..., Any],
+        results: TypeAdapter[list[Any]],
+        keys: Sequence[str],
+        inputs: Sequence[Any],
+    ) -> list[Any]:
+        batch = Batch(self.steps, self.label, keys, inputs)
+        state = cast(State[Any], task(batch, return_state=True))
+        found = results.validate_python(state.result())
+        # A success may be taken from the cache; a failure is a reason to try again.
+        if state.name == "Cached" and any(isinstance(result, Fault) for result in found):
+            return results.validate_python(task.with_options(refresh_cache=True)(batch))
+        return found

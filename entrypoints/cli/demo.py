@@ -106,7 +106,7 @@ def _print_figures(reports: list[RunReport], seconds: float) -> None:
     )
     _say(
         f"{calls} model calls, fallback rate {rate:.0%}, cost ${cost:.4f}"
-        + (" (offline rules: no GROQ_API_KEY is set)" if calls == 0 else "")
+        + (" (the offline rules answer, no model is asked)" if calls == 0 else "")
     )
 
 

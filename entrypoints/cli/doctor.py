@@ -35,9 +35,14 @@ def doctor(
 
 
 def _migrate(settings: Settings) -> None:
-    from penstock.bootstrap import open_app
+    from penstock.store.database import Database
+    from penstock.store.migration import migrate
 
-    open_app(settings).close()
+    database = Database(settings.database_url)
+    try:
+        migrate(database)
+    finally:
+        database.close()
 
 
 def _check_prefect(settings: Settings) -> Finding:

@@ -8,7 +8,7 @@ import typer
 
 from entrypoints.cli.output import Json, Tenant, console, print_error, print_json, print_table
 from penstock.bootstrap import App, open_app
-from penstock.errors import PenstockError, RunRefused
+from penstock.errors import PenstockError, RunRefused, UsageError
 from penstock.runs.report import RunReport, list_failures, report_run
 from penstock.runs.vocabulary import DocumentStatus, RunStatus
 from penstock.settings import Settings, load_settings
@@ -34,14 +34,14 @@ def ingest(
     json: Json = False,
 ) -> None:
     """Crawl, extract, embed and index a source. Unchanged documents are skipped."""
-    settings = load_settings()
     try:
+        settings = load_settings()
         result = run_ingest(settings, source, tenant or settings.tenant, profile, force)
-    except RunRefused as refused:
+    except PenstockError as error:
         if not json:
             raise
-        print_json(_refused(refused))
-        raise typer.Exit(1) from None
+        print_json(_not_run(error))
+        raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None
     if json:
         print_json(result.as_json())
     else:
@@ -162,16 +162,17 @@ def _print_failures(settings: Settings, report: RunReport) -> None:
         console.print(f"… and {more} more: penstock run {report.run.id}", highlight=False)
 
 
-def _refused(refused: RunRefused) -> dict[str, Any]:
-    """A refusal in the shape of a report, for programs that read its keys."""
+def _not_run(error: PenstockError) -> dict[str, Any]:
+    """Why there was no run, in the shape of a report, for programs that read its keys."""
+    refused = isinstance(error, RunRefused)
     return {
-        "run_id": refused.active_run_id,
-        "status": "refused",
+        "run_id": error.active_run_id if isinstance(error, RunRefused) else None,
+        "status": "refused" if refused else "error",
         "counts": dict.fromkeys(DocumentStatus, 0),
         "llm_calls": 0,
         "tokens": 0,
         "cost_usd": 0.0,
         "seconds": 0.0,
         "documents_per_second": 0.0,
-        "error": str(refused),
+        "error": str(error),
     }

@@ -46,7 +46,7 @@ def search(
 def _fields(given: list[str]) -> dict[str, str]:
     pairs = [one.partition("=") for one in given]
     for name, equals, value in pairs:
-        if not (name and equals and value) or '"' in name:
+        if not (name and equals and value):
             raise UsageError(f"--field {name}{equals}{value}: write it as name=value")
     return {name: value for name, _, value in pairs}
 

@@ -23,7 +23,7 @@ def status(tenant: Tenant = None, json: Json = False) -> None:
         "home": str(settings.home.absolute()),
         "database": mask_url(settings.database_url),
         "prefect": _prefect(settings),
-        "extractor": settings.extraction_backend,
+        "extractor": app.extractor.identity,
         "embedder": settings.embedding.backend,
         "tenant": tenant_id,
         **counts,

@@ -61,10 +61,17 @@ class SiteListing:
 
     def _site_sitemaps(self) -> Iterator[tuple[str, Sitemap]]:
         named = list(filter(None, map(normalise_url, self.fetcher.sitemaps(self.location))))
-        for url in named or [root_url(self.location) + "sitemap.xml"]:
+        if not named:
+            url = root_url(self.location) + "sitemap.xml"
             sitemap = self._sitemap_if_there(url)
             if sitemap is not None:
                 yield url, sitemap
+        for url in named:
+            # The site says it has this one: without it the listing would be short, not small.
+            sitemap = parse_sitemap(self.fetcher.get(url).content)
+            if sitemap is None:
+                raise SitemapError(f"{url}, named by robots.txt, is not a sitemap")
+            yield url, sitemap
 
     def _sitemap_if_there(self, url: str) -> Sitemap | None:
         """None when the site has none here; a site that fails to answer is another matter."""

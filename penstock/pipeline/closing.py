@@ -1,6 +1,7 @@
 """The end of a document's way: its change marks, and its line in the run."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -56,6 +57,12 @@ def failure_of(verdict: Verdict) -> dict[str, str]:
     return {"error_class": verdict.fault.kind, "message": message}
 
 
+def carry_failure(verdict: Verdict) -> WorkItem:
+    """The item as its next stage gets it, with the failure to be told at the end."""
+    item = verdict.item
+    return replace(item, payload={**item.payload, FAILED: failure_of(verdict)})
+
+
 def _commit_marks(tx: Tx, items: Sequence[WorkItem]) -> None:
     rows = [
         {"b_id": item.node_id} | {f"b_{mark}": item.payload.get(mark) for mark in MARKS}
@@ -78,7 +85,7 @@ def _update_run_documents(tx: Tx, closed: Sequence[tuple[WorkItem, dict[str, str
             status=sa.bindparam("b_status"),
             error_class=sa.bindparam("b_class"),
             # A note made on the way in ("duplicate of …") stays unless an error replaces it.
-            reason=sa.func.coalesce(sa.bindparam("b_reason", type_=sa.Text), c.reason),
+            reason=sa.func.coalesce(sa.bindparam("b_reason", type_=c.reason.type), c.reason),
             updated_at=sa.bindparam("b_now"),
         )
     )

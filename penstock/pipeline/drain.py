@@ -4,6 +4,7 @@ import contextvars
 import logging
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Self
 
 import sqlalchemy as sa
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, StoreUnavailable
 from penstock.pipeline.processor import Processor
 from penstock.store.database import Database
 from penstock.store.schema import ACTIVE_ITEM, WAITING_ITEM, work_items
@@ -23,6 +24,8 @@ from penstock.work.queue import WorkQueue
 log = logging.getLogger(__name__)
 TICK_SECONDS = 0.5
 TURN_SECONDS = 0.0005
+STORE_RETRY_SECONDS = 2.0
+STORE_PATIENCE_SECONDS = 120.0
 
 
 @dataclass(slots=True)
@@ -98,7 +101,7 @@ class Drain:
     def _work(self, is_over: Callable[[], bool]) -> None:
         try:
             while not self._stopping.is_set():
-                if self._do_one_batch():
+                if self._do_one_batch_patiently():
                     continue
                 # Asked first: what is recorded before the answer is found by the count after it.
                 nothing_will_come = is_over()
@@ -110,6 +113,18 @@ class Drain:
             self._stopping.set()
         finally:
             self.wake()
+
+    def _do_one_batch_patiently(self) -> bool:
+        """A database that is away for a while costs time, not the run."""
+        deadline = time.monotonic() + STORE_PATIENCE_SECONDS
+        while True:
+            try:
+                return self._do_one_batch()
+            except StoreUnavailable as error:
+                if time.monotonic() > deadline or self._stopping.is_set():
+                    raise
+                log.warning("trying again in %g s: %s", STORE_RETRY_SECONDS, error)
+                self._stopping.wait(STORE_RETRY_SECONDS)
 
     def _do_one_batch(self) -> bool:
         with self.database.write() as tx:

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from penstock.llm.profiles import profile_named
+from penstock.llm.profiles import profile_named, profile_names
 from penstock.pipeline.batches import Line, compute, split_faults, update_nodes
 from penstock.pipeline.choice import profile_of
 from penstock.pipeline.closing import bury, close_documents, close_failed
@@ -161,8 +161,11 @@ def _subject(
 
 
 def _embedded_text(line: Line, row: sa.Row[Any]) -> str:
-    profile = profile_named(profile_of(row, line.default_profile))
-    return profile.embedded_text(row.fields, row.title or None, row.body or "")
+    name = profile_of(row, line.default_profile)
+    title, body = row.title or None, row.body or ""
+    if name not in profile_names():
+        return f"{title or ''}\n{body}".strip()
+    return profile_named(name).embedded_text(row.fields, title, body)
 
 
 def _drift(old: bytes | None, new: bytes) -> float | None:

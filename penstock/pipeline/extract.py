@@ -4,16 +4,16 @@ import hashlib
 import json
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
 from penstock.documents import Extraction, ExtractionRequest, ExtractionSkipped, Stage
-from penstock.llm.profiles import profile_named
+from penstock.llm.profiles import profile_named, profile_names
 from penstock.pipeline.batches import Line, compute, split_faults, update_nodes
 from penstock.pipeline.choice import profile_of
-from penstock.pipeline.closing import FAILED, bury, failure_of
+from penstock.pipeline.closing import bury, carry_failure
 from penstock.pipeline.steps import ExtractionResult
 from penstock.store.database import Tx
 from penstock.store.schema import extractions, model_calls, nodes, texts
@@ -73,7 +73,7 @@ class _Commit:
         with self.line.database.write() as tx:
             ours = self._complete(tx, done, Outcome.DONE, by_item)
             ours += self._complete(tx, reused, Outcome.REUSED, by_item)
-            ours += self._skip(tx, skipped)
+            ours += self._skip(tx, skipped, by_item)
             ours += self._fail(tx, bad)
             following = self.line.queue.open_next(
                 tx, self.claim, ours, Stage.EMBED, leased=self.go_on
@@ -98,13 +98,16 @@ class _Commit:
             self._keep(tx, [(by_item[item.id], results[item.id]) for item in ours])
         return ours
 
-    def _skip(self, tx: Tx, pairs: Sequence[tuple[WorkItem, Any]]) -> list[WorkItem]:
+    def _skip(
+        self, tx: Tx, pairs: Sequence[tuple[WorkItem, Any]], by_item: dict[int, _Question]
+    ) -> list[WorkItem]:
         ours = self.line.queue.complete(
             tx, self.claim, [item for item, _ in pairs], Outcome.SKIPPED
         )
         reasons = {item.id: result.reason for item, result in pairs}
         for item in ours:
             values = {
+                "profile": by_item[item.id].request.profile,
                 "extraction_status": "skipped",
                 "extraction_reason": reasons[item.id],
                 "extraction_error": None,
@@ -119,11 +122,13 @@ class _Commit:
         verdicts = self.line.queue.fail(tx, self.claim, faults)
         dead = [verdict for verdict in verdicts if verdict.dead]
         bury(tx, dead)
-        return [replace(v.item, payload={**v.item.payload, FAILED: failure_of(v)}) for v in dead]
+        return [carry_failure(verdict) for verdict in dead]
 
     def _keep(self, tx: Tx, answered: Sequence[tuple[_Question, Extraction]]) -> None:
         insert = tx.insert(extractions).on_conflict_do_nothing()
-        tx.execute(insert, [self._extraction_row(tx, *pair) for pair in answered])
+        # In one order everywhere: two workers with the same keys must not wait for each other.
+        ordered = sorted(answered, key=lambda pair: pair[0].key)
+        tx.execute(insert, [self._extraction_row(tx, *pair) for pair in ordered])
         calls = [
             {
                 "tenant_id": question.item.tenant_id,
@@ -187,7 +192,7 @@ def _load_questions(tx: Tx, line: Line, items: Sequence[WorkItem], models: str) 
 
 
 def _question(line: Line, item: WorkItem, row: sa.Row[Any], models: str) -> _Question:
-    profile = profile_of(row, line.default_profile)
+    profile = item.payload.get("profile") or profile_of(row, line.default_profile)
     request = ExtractionRequest(row.body or "", profile, row.title or None, row.metadata)
     return _Question(item, request, _key(line, item.tenant_id, request, models))
 
@@ -196,13 +201,18 @@ def _key(line: Line, tenant_id: str, request: ExtractionRequest, models: str) ->
     parts = [
         tenant_id,
         line.extraction_version,
-        profile_named(request.profile).schema_hash,
+        _schema_hash(request.profile),
         models,
         request.title,
         dict(request.metadata),
         request.text,
     ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _schema_hash(profile: str) -> str:
+    # A profile that is no longer known is the extractor's to refuse, document by document.
+    return profile_named(profile).schema_hash if profile in profile_names() else "unknown"
 
 
 def _find_kept(tx: Tx, questions: Sequence[_Question]) -> dict[str, Extraction]:

@@ -1,16 +1,20 @@
 """Takes a claimed batch through its stages, one after the other, without letting go of it."""
 
+import logging
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from penstock.documents import Stage
-from penstock.errors import ConfigurationError, StagePaused
+from penstock.documents import Fault, Stage
+from penstock.errors import ConfigurationError, ErrorClass, StagePaused, StoreError
 from penstock.pipeline.batches import Line
+from penstock.pipeline.closing import bury, close_failed
 from penstock.pipeline.embed import process_embed
 from penstock.pipeline.extract import process_extract
 from penstock.pipeline.text import process_text
 from penstock.runs.lifecycle import try_finalize
-from penstock.work.items import Claim
+from penstock.work.items import Claim, WorkItem
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +30,53 @@ class Processor:
     def process(self, claim: Claim) -> None:
         """Do everything this worker does to these items; finish their runs if they were the last.
 
-        A configuration fault gives everything back untouched and goes up as StagePaused.
+        A configuration fault gives everything back untouched and goes up as StagePaused. Anything
+        else that nobody foresaw is narrowed down to the item it comes from, which pays for it.
         """
+        try:
+            self._process_together(claim)
+        except (ConfigurationError, StoreError):
+            raise
+        except Exception as error:
+            log.exception("a batch of %d failed", len(claim.items))
+            self._process_apart(claim, error)
+        for run_id in {item.run_id for item in claim.items if item.run_id is not None}:
+            try_finalize(self.line.database, run_id)
+
+    def _process_together(self, claim: Claim) -> None:
         following: tuple[Claim, ...] = ()
         for stage in Stage:
             own = tuple(item for item in claim.items if item.stage is stage)
             carried = tuple(item for c in following for item in c.items if item.stage is stage)
             if own or carried:
                 following = (self._process_stage(stage, replace(claim, items=own + carried)),)
-        for run_id in {item.run_id for item in claim.items if item.run_id is not None}:
-            try_finalize(self.line.database, run_id)
+
+    def _process_apart(self, claim: Claim, error: Exception) -> None:
+        """Each of what is left under this claim alone; one that fails alone costs an attempt."""
+        with self.line.database.read() as tx:
+            left = self.line.queue.held(tx, claim)
+        if len(left) == 1:
+            self._blame(claim, left[0], error)
+            return
+        for item in left:
+            alone = replace(claim, items=(item,))
+            try:
+                self._process_together(alone)
+            except (ConfigurationError, StoreError):
+                raise
+            except Exception as own_error:
+                self._blame(alone, item, own_error)
+
+    def _blame(self, claim: Claim, item: WorkItem, error: Exception) -> None:
+        fault = Fault(ErrorClass.UNKNOWN, f"{type(error).__name__}: {error}")
+        with self.line.database.write() as tx:
+            left = [
+                held for held in self.line.queue.held(tx, claim) if held.node_id == item.node_id
+            ]
+            verdicts = self.line.queue.fail(tx, claim, [(held, fault) for held in left])
+            dead = [verdict for verdict in verdicts if verdict.dead]
+            bury(tx, dead)
+            close_failed(tx, dead)
 
     def _process_stage(self, stage: Stage, claim: Claim) -> Claim:
         try:

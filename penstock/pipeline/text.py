@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from penstock.documents import ExtractedText, Stage
 from penstock.pipeline.batches import Line, compute, split_faults, update_nodes
-from penstock.pipeline.closing import bury, close_failed
+from penstock.pipeline.closing import MARKS, bury, close_failed
 from penstock.pipeline.steps import RawReference, TextResult
 from penstock.store.database import Tx
 from penstock.store.schema import nodes, texts
@@ -31,8 +31,9 @@ def _process_slice(
 ) -> Sequence[WorkItem]:
     with line.database.write() as tx:
         line.queue.start(tx, claim, items)
-    keys = [f"{item.tenant_id}:{item.payload['content_hash']}" for item in items]
-    results = compute(line.steps.parse, keys, [_reference(item) for item in items])
+    references = [_reference(item) for item in items]
+    keys = [_key(item, reference) for item, reference in zip(items, references, strict=True)]
+    results = compute(line.steps.parse, keys, references)
     return _commit(line, claim, items, results, go_on)
 
 
@@ -74,6 +75,8 @@ def _node_row(tx: Tx, item: WorkItem, text: ExtractedText) -> dict[str, Any]:
         "b_media_type": text.media_type,
         "b_metadata": dict(text.metadata),
         "b_raw_key": item.payload["raw_key"],
+        # The old marks belong to the old text; the new ones are committed with success.
+        **dict.fromkeys((f"b_{mark}" for mark in MARKS), None),
         "b_updated_at": tx.now,
     }
 
@@ -89,6 +92,12 @@ def _title_from(external_id: str) -> str:
 def _sequence_numbers(tx: Tx, node_ids: Sequence[str]) -> dict[str, int]:
     query = sa.select(nodes.c.id, nodes.c.seq).where(nodes.c.id.in_(node_ids))
     return {row.id: row.seq for row in tx.execute(query)}
+
+
+def _key(item: WorkItem, reference: RawReference) -> str:
+    # The name and the declared type settle what the bytes are when the bytes alone do not.
+    parts = (item.tenant_id, item.payload["content_hash"], reference.name, reference.media_type)
+    return ":".join(map(str, parts))
 
 
 def _reference(item: WorkItem) -> RawReference:

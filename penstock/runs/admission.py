@@ -1,5 +1,6 @@
 """Lets a batch of listed documents into a run: fetch, compare, store raw bytes, record work."""
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -22,9 +23,12 @@ from penstock.runs.lifecycle import guard
 from penstock.runs.vocabulary import DocumentStatus, RunLease
 from penstock.store.database import Database, Tx
 from penstock.store.identifiers import new_node_id
-from penstock.store.schema import nodes, run_documents
-from penstock.work.items import NewItem
+from penstock.store.schema import nodes, run_documents, work_items
+from penstock.work.items import ACTIVE_STATUSES, NewItem
 from penstock.work.queue import WorkQueue
+
+# Postgres cannot index much more than twice this.
+MAX_ID_BYTES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,8 @@ class Admission:
 
     def admit(self, lease: RunLease, listed: Sequence[Listed]) -> None:
         """Record these documents in the run, with the work each of them needs."""
-        unique = list({document.external_id: document for document in listed}.values())
+        bounded = [_bounded(document) for document in listed]
+        unique = list({document.external_id: document for document in bounded}.values())
         with self.database.read() as tx:
             known = find_known(tx, lease.run.source_id, [d.external_id for d in unique])
         assess = self._assess_one(lease, known)
@@ -112,11 +117,26 @@ class Admission:
     def _insert_run_documents(
         self, tx: Tx, lease: RunLease, stored: Iterable["_Stored"], ids: dict[str, str]
     ) -> set[str]:
-        """Record what came in; a document that this run already has is left as it is."""
+        """Record what came in. A document that this run already has, from before its flow was
+        interrupted, is left as it is, unless it waits for work that no longer exists."""
         rows = [s.run_document(tx, lease, ids) for s in stored]
-        insert = tx.insert(run_documents).on_conflict_do_nothing()
-        inserted = insert.returning(run_documents.c.external_id)
-        return set(tx.execute(inserted, rows).scalars()) if rows else set()
+        if not rows:
+            return set()
+        insert = tx.insert(run_documents)
+        work = (
+            sa.select(work_items.c.id)
+            .where(work_items.c.node_id == run_documents.c.node_id)
+            .where(work_items.c.status.in_(ACTIVE_STATUSES))
+            .correlate(run_documents)
+            .exists()
+        )
+        recorded = insert.on_conflict_do_update(
+            index_elements=["run_id", "external_id"],
+            set_={name: insert.excluded[name] for name in ("status", "change", "reason")},
+            where=sa.and_(run_documents.c.status == DocumentStatus.PENDING, ~work),
+        )
+        returned = tx.execute(recorded.returning(run_documents.c.external_id), rows)
+        return set(returned.scalars())
 
     def _revive(self, tx: Tx, stored: Iterable["_Stored"]) -> None:
         back = [
@@ -124,6 +144,16 @@ class Admission:
         ]
         if back:
             tx.execute(sa.update(nodes).where(nodes.c.id.in_(back)).values(expired_at=None))
+
+
+def _bounded(document: Listed) -> Listed:
+    """The same document under an id that fits into an index; a long one ends in its hash."""
+    raw = document.external_id.encode("utf-8", "surrogatepass")
+    if len(raw) <= MAX_ID_BYTES:
+        return document
+    digest = hashlib.sha256(raw).hexdigest()
+    head = raw[: MAX_ID_BYTES // 2].decode("utf-8", "ignore")
+    return replace(document, external_id=f"{head}~{digest}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +183,14 @@ class _Stored:
         assert stage is not None, "only documents with something to do become work"
         run = lease.run
         return NewItem(
-            run.tenant_id, ids[self.external_id], stage, run_id=run.id, payload=self._payload()
+            run.tenant_id,
+            ids[self.external_id],
+            stage,
+            run_id=run.id,
+            payload=self._payload(run.profile),
         )
 
-    def _payload(self) -> dict[str, Any]:
+    def _payload(self, profile: str | None) -> dict[str, Any]:
         marks = self.assessed.marks or Marks()
         payload = {
             "external_id": self.external_id,
@@ -167,6 +201,7 @@ class _Stored:
             "simhash": None if marks.simhash is None else to_signed(marks.simhash),
             "etag": marks.etag,
             "last_modified": marks.last_modified,
+            "profile": profile,
         }
         return {name: value for name, value in payload.items() if value is not None}
 

@@ -9,10 +9,11 @@ import sqlalchemy as sa
 
 from penstock.errors import NotFound, RunRefused, UsageError
 from penstock.events.record import Event, record
+from penstock.llm.profiles import profile_named
 from penstock.runs.expiry import expire_missing
 from penstock.runs.vocabulary import DocumentStatus, Run, RunLease, RunStatus, SourceSpec
 from penstock.store.database import Database, Tx
-from penstock.store.schema import ACTIVE_RUN, run_documents, runs, sources, work_items
+from penstock.store.schema import ACTIVE_ITEM, ACTIVE_RUN, run_documents, runs, sources, work_items
 from penstock.work.queue import WorkQueue
 
 # How long a recorded run waits for its flow before another start may take it up. Both may then
@@ -26,6 +27,8 @@ class RunGone(RunRefused):
 
 def open_run(database: Database, spec: SourceSpec, *, profile: str | None, force: bool) -> Run:
     """Record a new run of this source, or take up the one that a crash or a pause left behind."""
+    if profile is not None:
+        profile_named(profile)
     with database.write() as tx:
         source_id = _ensure_source(tx, spec)
         _lock_source(tx, source_id)
@@ -33,6 +36,8 @@ def open_run(database: Database, spec: SourceSpec, *, profile: str | None, force
         if active is None:
             return _insert_run(tx, spec, source_id, profile, force)
         if active.lease_expires_at is None or active.lease_expires_at < tx.now:
+            again = sa.update(runs).where(runs.c.id == active.id)
+            tx.execute(again.values(profile=profile, force=force))
             record(tx, Event(spec.tenant_id, "ING", "taken up again", run_id=active.id))
             return read_run(tx, active.id)
         raise RunRefused(
@@ -123,11 +128,14 @@ def drop_run(database: Database, lease: RunLease, reason: str) -> None:
 def abort_run(database: Database, queue: WorkQueue, run_id: int, *, reason: str) -> Run:
     """End a run now. What is not done stays counted as pending and its work is cancelled."""
     with database.write() as tx:
+        tx.execute(sa.select(runs.c.id).where(runs.c.id == run_id).with_for_update())
         run = read_run(tx, run_id)
         if not run.status.active:
             raise UsageError(f"run {run_id} is {run.status} already and cannot be aborted")
-        if _end(tx, run, RunStatus.ABORTED, error=reason):
+        # A worker in the middle of a commit may open the next stage while we wait for it.
+        while _has_work(tx, run_id):
             queue.cancel(tx, work_items.c.run_id == run_id)
+        _end(tx, run, RunStatus.ABORTED, error=reason)
         return read_run(tx, run_id)
 
 
@@ -147,8 +155,8 @@ def try_finalize(database: Database, run_id: int) -> bool:
 
 
 def fail_abandoned(database: Database, run_id: int) -> bool:
-    """End a run whose flow died while listing: what it had not listed yet is unknown."""
-    reason = "its flow ended while the source was being listed; start the run again"
+    """End a run whose flow never came, or died while listing: what it left out is unknown."""
+    reason = "its flow ended before the source was listed; start the run again"
     with database.write() as tx:
         row = tx.execute(sa.select(runs).where(runs.c.id == run_id).with_for_update()).one()
         expired = row.lease_expires_at is not None and row.lease_expires_at < tx.now
@@ -176,7 +184,8 @@ def active_run_of_flow(database: Database, flow_run_id: str) -> int | None:
 
 
 def select_runs() -> sa.Select[Any]:
-    return sa.select(runs, sources.c.name.label("source_name"), sources.c.location).join(sources)
+    names = (sources.c.name.label("source_name"), sources.c.kind.label("source_kind"))
+    return sa.select(runs, *names, sources.c.location).join(sources)
 
 
 def run_from(row: sa.Row[Any]) -> Run:
@@ -227,9 +236,13 @@ def _end(tx: Tx, run: Run, status: RunStatus, *, error: str | None) -> bool:
     return True
 
 
+def count_column(status: DocumentStatus) -> str:
+    """The column of `runs` that keeps the final count of a status."""
+    return "error_count" if status is DocumentStatus.ERROR else status.value
+
+
 def _count_columns(counts: Mapping[DocumentStatus, int]) -> dict[str, int]:
-    columns = {DocumentStatus.ERROR: "error_count"}
-    return {columns.get(status, status.value): count for status, count in counts.items()}
+    return {count_column(status): count for status, count in counts.items()}
 
 
 def _finalizable(run_id: int) -> sa.ColumnElement[bool]:
@@ -243,6 +256,11 @@ def _finalizable(run_id: int) -> sa.ColumnElement[bool]:
 def _has_pending(tx: Tx, run_id: int) -> bool:
     pending = run_documents.c.status == DocumentStatus.PENDING
     query = sa.select(sa.literal(1)).where(run_documents.c.run_id == run_id, pending).limit(1)
+    return tx.execute(query).first() is not None
+
+
+def _has_work(tx: Tx, run_id: int) -> bool:
+    query = sa.select(sa.literal(1)).where(work_items.c.run_id == run_id, ACTIVE_ITEM).limit(1)
     return tx.execute(query).first() is not None
 
 
@@ -260,11 +278,16 @@ def _ensure_source(tx: Tx, spec: SourceSpec) -> int:
     }
     insert = tx.insert(sources).values(row)
     known = insert.on_conflict_do_update(
-        index_elements=["tenant_id", "name"],
-        set_={"kind": insert.excluded.kind, "location": insert.excluded.location},
+        index_elements=["tenant_id", "name"], set_={"location": insert.excluded.location}
     )
-    found: int = tx.execute(known.returning(sources.c.id)).scalar_one()
-    return found
+    found = tx.execute(known.returning(sources.c.id, sources.c.kind)).one()
+    if found.kind != spec.kind:
+        # Listed as something else it would seem to have lost all its documents.
+        raise UsageError(
+            f"{spec.name} was ingested as a {found.kind} before and now looks like a {spec.kind}: "
+            "mend it, or give the new one another name"
+        )
+    return int(found.id)
 
 
 def _lock_source(tx: Tx, source_id: int) -> None:

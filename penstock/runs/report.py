@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from penstock.documents import Stage
-from penstock.runs.lifecycle import count_documents, read_run
+from penstock.runs.lifecycle import count_column, count_documents, read_run
 from penstock.runs.vocabulary import DocumentStatus, Run
 from penstock.store.database import Tx
 from penstock.store.schema import extractions, model_calls, run_documents, runs, work_items
@@ -100,7 +100,7 @@ def report_run(tx: Tx, run_id: int, tenant_id: str | None = None) -> RunReport:
     times = tx.execute(sa.select(runs).where(runs.c.id == run_id)).one()
     return RunReport(
         run=run,
-        counts=count_documents(tx, run_id),
+        counts=count_documents(tx, run_id) if run.status.active else _final_counts(times),
         stages=_stages(tx, run_id),
         usage=_usage(tx, run_id),
         seconds=_seconds(times.started_at, times.finished_at or tx.now),
@@ -130,6 +130,10 @@ def list_failures(tx: Tx, run_id: int) -> list[DocumentLine]:
 def _select_documents(run_id: int) -> sa.Select[Any]:
     columns = [run_documents.c[name] for name in DocumentLine.__dataclass_fields__]
     return sa.select(*columns).where(run_documents.c.run_id == run_id)
+
+
+def _final_counts(row: sa.Row[Any]) -> dict[DocumentStatus, int]:
+    return {status: getattr(row, count_column(status)) or 0 for status in DocumentStatus}
 
 
 def _seconds(started_at: datetime | None, until: datetime) -> float:

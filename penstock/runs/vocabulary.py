@@ -51,6 +51,7 @@ class Run:
     tenant_id: str
     source_id: int
     source_name: str
+    source_kind: str
     location: str
     profile: str | None
     force: bool

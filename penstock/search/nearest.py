@@ -50,6 +50,8 @@ def _distance(tx: Tx, vector: bytes, identity: str) -> sa.ColumnElement[float]:
         return sa.func.vec_distance_cosine(embeddings.c.vector, sa.literal(vector, sa.LargeBinary))
     from pgvector.sqlalchemy import VECTOR
 
+    # Filters come after the index: it has to go on until enough of what it finds is wanted.
+    tx.execute(sa.text("SET LOCAL hnsw.iterative_scan = strict_order"))
     typed = VECTOR(dimensions_of(identity))
     column = sa.cast(embeddings.c.vector, typed)
     return column.op("<=>", return_type=sa.Float())(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
 
 from penstock.store.database import Tx
 from penstock.store.schema import nodes, sources
@@ -61,17 +62,30 @@ class Hit:
 
 
 def _has_value(tx: Tx, name: str, value: str) -> sa.ColumnElement[bool]:
-    if tx.connection.dialect.name == "postgresql":
-        found = nodes.c.fields[name]
-        as_list = sa.case(
-            (sa.func.jsonb_typeof(found) == "array", found),
-            else_=sa.func.jsonb_build_array(found),
-        )
-        values = sa.func.jsonb_array_elements_text(as_list).table_valued("value")
-    else:
-        values = sa.func.json_each(nodes.c.fields, f'$."{name}"').table_valued("value")
+    postgres = tx.connection.dialect.name == "postgresql"
+    return (_has_value_postgres if postgres else _has_value_sqlite)(name, value)
+
+
+def _has_value_postgres(name: str, value: str) -> sa.ColumnElement[bool]:
+    found = sa.type_coerce(nodes.c.fields, JSONB)[name]
+    as_list = sa.case(
+        (sa.func.jsonb_typeof(found) == "array", found), else_=sa.func.jsonb_build_array(found)
+    )
+    values = sa.func.jsonb_array_elements_text(as_list).table_valued("value")
     same = sa.func.lower(values.c.value) == value.lower()
     return sa.exists(sa.select(sa.literal(1)).select_from(values).where(same))
+
+
+def _has_value_sqlite(name: str, value: str) -> sa.ColumnElement[bool]:
+    found = sa.func.json_each(nodes.c.fields).table_valued("key", "value", "type", name="found")
+    as_list = sa.case(
+        (found.c.type == "array", found.c.value),
+        (found.c.type.in_(["true", "false"]), sa.func.json_array(found.c.type)),
+        else_=sa.func.json_array(found.c.value),
+    )
+    one = sa.func.json_each(as_list).table_valued("value", name="one")
+    same = sa.and_(found.c.key == name, sa.func.lower(one.c.value) == value.lower())
+    return sa.exists(sa.select(sa.literal(1)).select_from(found.join(one, sa.true())).where(same))
 
 
 def terms_of(query: str) -> list[str]:

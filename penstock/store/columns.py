@@ -1,5 +1,7 @@
 """Column types that mean the same on SQLite and Postgres."""
 
+import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -7,10 +9,44 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Dialect
 
-Json = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
 Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 # As text on SQLite, which has no type for it: converting would cost more than the bytes.
 NodeId = sa.Uuid(as_uuid=False).with_variant(sa.String(36), "sqlite")
+
+
+# Postgres stores no NUL, and UTF-8 carries no half of a surrogate pair; either may stand in a
+# document, or in an error about one.
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+class Text(sa.types.TypeDecorator[str]):
+    """Text from anywhere: what no database takes is replaced."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        del dialect
+        return None if value is None else _UNSTORABLE.sub("\ufffd", value)
+
+
+class Json(sa.types.TypeDecorator[Any]):
+    """JSON values whose texts may come from anywhere."""
+
+    impl = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        del dialect
+        return _storable(value)
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, str):
+        return _UNSTORABLE.sub("\ufffd", value)
+    if isinstance(value, Mapping):
+        return {_storable(key): _storable(one) for key, one in value.items()}
+    return [_storable(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 class UtcDateTime(sa.types.TypeDecorator[datetime]):

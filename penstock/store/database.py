@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -14,14 +15,14 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from penstock.errors import StoreError
+from penstock.errors import StoreError, StoreUnavailable
 from penstock.settings import mask_url
 
 _SQLITE_BUSY_SECONDS = 30.0
 _SQLITE_PRAGMAS = (
-    "PRAGMA journal_mode=WAL",
     # With WAL, NORMAL loses nothing when a process dies; a power cut may undo the last commits.
     "PRAGMA synchronous=NORMAL",
     "PRAGMA foreign_keys=ON",
@@ -85,16 +86,28 @@ class Database:
 
 def _open_engine(url: str, timeout_seconds: float) -> sa.Engine:
     if not url.startswith("sqlite"):
-        return sa.create_engine(url, pool_pre_ping=True, pool_size=8, max_overflow=8)
+        return sa.create_engine(url, pool_pre_ping=True, pool_size=8, max_overflow=24)
     path = sa.engine.make_url(url).database
     if path:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(Path(path).parent)
     engine = sa.create_engine(
-        url, module=_sqlite_driver(), connect_args={"timeout": timeout_seconds}
+        url,
+        module=_sqlite_driver(),
+        connect_args={"timeout": timeout_seconds},
     )
     sa.event.listen(engine, "connect", _prepare_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"the folder {folder} cannot be made ({error.strerror or error}): choose another one "
+            "with PENSTOCK_HOME"
+        ) from error
 
 
 def _sqlite_driver() -> Any:
@@ -113,11 +126,31 @@ def _sqlite_driver() -> Any:
 def _prepare_sqlite(connection: Any, _: object) -> None:
     # The driver's own transaction handling would begin too late; `_begin_sqlite` does it.
     connection.isolation_level = None
+    _switch_to_wal(connection)
     for pragma in _SQLITE_PRAGMAS:
         connection.execute(pragma)
+    # SQLite's own knows the letters of English alone.
+    connection.create_function("lower", 1, _lower, deterministic=True)
     connection.enable_load_extension(True)
     connection.load_extension(_vector_extension())
     connection.enable_load_extension(False)
+
+
+def _switch_to_wal(connection: Any) -> None:
+    """The very first switch of a file does not wait for its lock by itself, as all else does."""
+    deadline = time.monotonic() + _SQLITE_BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except _sqlite_driver().OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _lower(value: object) -> str | None:
+    return None if value is None else str(value).lower()
 
 
 @cache
@@ -139,14 +172,15 @@ def _begin_sqlite(connection: sa.Connection) -> None:
 def _explained(url: str) -> Iterator[None]:
     try:
         yield
-    except OperationalError as error:
-        raise StoreError(
+    except (OperationalError, PoolTimeout) as error:
+        raise StoreUnavailable(
             f"the database {mask_url(url)} cannot be used: {_first_line(error)}. "
             "`penstock doctor` checks it."
         ) from error
-    except DBAPIError as error:
+    except SQLAlchemyError as error:
         raise StoreError(f"the database refused a statement: {_first_line(error)}") from error
 
 
-def _first_line(error: DBAPIError) -> str:
-    return str(error.orig).strip().partition("\n")[0]
+def _first_line(error: SQLAlchemyError) -> str:
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return str(cause).strip().partition("\n")[0]

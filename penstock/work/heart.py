@@ -6,13 +6,13 @@ import platform
 import threading
 import uuid
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 import sqlalchemy as sa
 
 from penstock import __version__
-from penstock.errors import PenstockError
 from penstock.store.database import Database, Tx
 from penstock.store.schema import workers
 from penstock.work.queue import WorkQueue
@@ -31,11 +31,10 @@ class Heart:
     def __init__(self, database: Database, queue: WorkQueue, *, every_seconds: float) -> None:
         self.owner = new_owner()
         self.completed = 0
-        self.failed = 0
         self._database = database
         self._queue = queue
         self._every_seconds = every_seconds
-        self._kept: list[Callable[[Tx], None]] = []
+        self._kept: list[Callable[[Tx], object]] = []
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._beat_on, name="penstock-heart", daemon=True)
 
@@ -55,7 +54,7 @@ class Heart:
         self._thread.join()
         self._beat("stopped")
 
-    def keep(self, renew: Callable[[Tx], None]) -> None:
+    def keep(self, renew: Callable[[Tx], object]) -> None:
         """Renew something else with every beat: a run's lease."""
         self._kept.append(renew)
 
@@ -64,15 +63,17 @@ class Heart:
             self._beat("running")
 
     def _beat(self, status: str) -> None:
-        try:
-            with self._database.write() as tx:
-                self._queue.renew(tx, self.owner)
-                for renew in self._kept:
+        show_life = partial(self._show_life, status=status)
+        renewals: list[Callable[[Tx], object]] = [self._renew_items, *self._kept, show_life]
+        for renew in renewals:
+            try:
+                # Each in a transaction of its own: whoever holds one row must not wait for another.
+                with self._database.write() as tx:
                     renew(tx)
-                tx.execute(self._sign_of_life(tx, status))
-        except PenstockError as error:
-            # The lease outlives several beats; the next one may get through.
-            log.warning("worker %s could not renew its leases: %s", self.owner, error)
+            except Exception as error:
+                # A heart that stops at an error loses every lease of a worker that lives. The
+                # lease outlasts several beats; the next one may get through.
+                log.warning("worker %s could not renew its leases: %s", self.owner, error)
 
     def _birth(self, tx: Tx) -> dict[str, object]:
         return {
@@ -87,14 +88,9 @@ class Heart:
             "failed": 0,
         }
 
-    def _sign_of_life(self, tx: Tx, status: str) -> sa.Update:
-        return (
-            sa.update(workers)
-            .where(workers.c.id == self.owner)
-            .values(
-                status=status,
-                heartbeat_at=tx.now,
-                completed=self.completed,
-                failed=self.failed,
-            )
-        )
+    def _renew_items(self, tx: Tx) -> None:
+        self._queue.renew(tx, self.owner)
+
+    def _show_life(self, tx: Tx, status: str) -> None:
+        signs = {"status": status, "heartbeat_at": tx.now, "completed": self.completed}
+        tx.execute(sa.update(workers).where(workers.c.id == self.owner).values(signs))

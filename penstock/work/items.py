@@ -17,6 +17,9 @@ class ItemStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
+ACTIVE_STATUSES = (ItemStatus.PENDING, ItemStatus.PROCESSING, ItemStatus.RETRY_PENDING)
+
+
 class Outcome(StrEnum):
     """How a completed item was completed."""
 

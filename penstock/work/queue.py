@@ -147,22 +147,26 @@ class WorkQueue:
     ) -> Claim:
         """Record the next stage of these documents, already under the same lease if `leased`.
 
-        If the node's next stage is active already, that item takes over the run and its payload
-        but keeps its own lease: the work is done once, by whoever has it.
+        If the node's next stage is active already, that item starts over as this one, and a worker
+        busy with it is fenced out: what it was doing was begun before this stage was done.
         """
         if not items:
             return replace(claim, items=())
-        lease = self._lease(tx, claim) if leased else {}
+        lease = self._lease(tx, claim) if leased else NO_LEASE
         status = ItemStatus.PROCESSING if leased else ItemStatus.PENDING
         rows = [
             _new_row(replace_stage(item, stage), tx.now) | lease | {"status": status}
             for item in items
         ]
         insert = tx.insert(work_items)
+        taken_over = (
+            "run_id payload priority status attempts rescues run_at updated_at lease_owner "
+            "lease_token lease_expires_at claimed_at started_at"
+        )
         statement = insert.on_conflict_do_update(
             index_elements=["node_id", "stage"],
             index_where=ACTIVE_ITEM,
-            set_={"run_id": insert.excluded.run_id, "payload": insert.excluded.payload},
+            set_={name: insert.excluded[name] for name in taken_over.split()},
         )
         found = tx.execute(statement.returning(*item_columns(), work_items.c.lease_token), rows)
         ours = [item_from(row) for row in found if leased and row.lease_token == claim.token]
@@ -174,6 +178,12 @@ class WorkQueue:
         """Record failures of what is still ours: each waits for its retry, or is dead."""
         verdicts = [self._fail_one(tx, claim, item, fault) for item, fault in faults]
         return [verdict for verdict in verdicts if verdict is not None]
+
+    def held(self, tx: Tx, claim: Claim) -> list[WorkItem]:
+        """What is still under this claim, whatever stage it has come to."""
+        ours = sa.and_(LEASED_ITEM, work_items.c.lease_token == claim.token)
+        found = tx.execute(sa.select(*item_columns()).where(ours).order_by(work_items.c.id))
+        return [item_from(row) for row in found]
 
     def release(self, tx: Tx, claim: Claim) -> int:
         """Give back what is still ours, at no cost to the items."""
@@ -191,13 +201,15 @@ class WorkQueue:
     def renew(self, tx: Tx, owner: str) -> int:
         """Heartbeat: extend every lease of this owner that is within the hard limit per job."""
         oldest = tx.now - timedelta(seconds=self.job_timeout_seconds)
-        renewed = (
-            sa.update(work_items)
-            .where(work_items.c.status == ItemStatus.PROCESSING, work_items.c.lease_owner == owner)
-            .where(work_items.c.claimed_at > oldest)
-            .values(lease_expires_at=self._expiry(tx))
+        # What a lane is committing at this moment needs no renewal, and must not be waited for.
+        held = (
+            sa.select(work_items.c.id)
+            .where(LEASED_ITEM, work_items.c.lease_owner == owner, work_items.c.claimed_at > oldest)
+            .with_for_update(skip_locked=True)
         )
-        return tx.execute(renewed).rowcount
+        ids = tx.execute(held).scalars().all()
+        renewed = sa.update(work_items).where(LEASED_ITEM, work_items.c.id.in_(ids))
+        return tx.execute(renewed.values(lease_expires_at=self._expiry(tx))).rowcount
 
     def cancel(self, tx: Tx, *conditions: sa.ColumnElement[bool]) -> list[WorkItem]:
         """Cancel active items; a worker busy with one can no longer write."""

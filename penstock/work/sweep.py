@@ -30,6 +30,9 @@ class Swept:
     def __bool__(self) -> bool:
         return bool(self.freed or self.rescued or self.dead)
 
+    def __add__(self, other: "Swept") -> "Swept":
+        return Swept(self.freed + other.freed, self.rescued + other.rescued, self.dead + other.dead)
+
 
 def sweep_expired(tx: Tx, queue: WorkQueue, *, max_rescues: int, limit: int = 500) -> Swept:
     """Take back every item whose lease has run out."""
