@@ -126,7 +126,7 @@ class Admission:
         work = (
             sa.select(work_items.c.id)
             .where(work_items.c.node_id == run_documents.c.node_id)
-            .where(work_items.c.status.in_(ACTIVE_STATUSES))
+            .where(sa.or_(*[work_items.c.status == status for status in ACTIVE_STATUSES]))
             .correlate(run_documents)
             .exists()
         )

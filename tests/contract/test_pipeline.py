@@ -187,7 +187,7 @@ def test_a_document_whose_extraction_failed_is_tried_again_by_the_next_run(
     assert place.node("a.txt").content_hash is not None
 
 
-def test_a_change_that_failed_leaves_the_old_marks(place: Workplace) -> None:
+def test_a_change_that_failed_leaves_the_old_fields_and_no_marks(place: Workplace) -> None:
     place.write("a.txt", make_text("Watermills"))
     place.ingest()
     old = place.node("a.txt")
@@ -195,12 +195,22 @@ def test_a_change_that_failed_leaves_the_old_marks(place: Workplace) -> None:
     place.steps.on(Stage.EXTRACT, "Sawmills", BROKEN)
     assert counts(place.ingest()) == {"error": 1}
     failed = place.node("a.txt")
-    assert (failed.content_hash, failed.fields) == (old.content_hash, old.fields)
+    assert (failed.content_hash, failed.fields) == (None, old.fields)
     assert (failed.extraction_status, failed.extraction_error) == ("failed", "cannot be read")
     assert counts(place.ingest()) == {"ready": 1}
     done = place.node("a.txt")
     assert done.content_hash != old.content_hash
     assert (done.extraction_status, done.extraction_error) == ("ready", None)
+
+
+def test_a_change_that_failed_and_was_undone_is_processed_again(place: Workplace) -> None:
+    place.write("a.txt", make_text("Watermills"))
+    place.ingest()
+    place.write("a.txt", make_text("Sawmills"))
+    place.steps.on(Stage.EXTRACT, "Sawmills", BROKEN)
+    assert counts(place.ingest()) == {"error": 1}
+    place.write("a.txt", make_text("Watermills"))
+    assert counts(place.ingest()) == {"ready": 1}
 
 
 def test_a_forced_run_that_failed_is_made_good_by_the_next_run(place: Workplace) -> None:

@@ -497,7 +497,7 @@ def test_recovery_ends_a_run_whose_flow_died_while_listing(database: Database) -
     assert recover_now(database) == (lease.run.id,)
     run = run_of(database, lease.run.id)
     assert run.status is RunStatus.ERROR
-    assert "while the source was being listed" in (run.error or "")
+    assert "before the source was listed" in (run.error or "")
     assert counts_of(database, run.id) == {"ready": 1}
     assert expired_names(database) == []
 

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from penstock.documents import Fault, Stage
-from penstock.errors import ErrorClass
+from penstock.errors import ErrorClass, StoreError
 from penstock.store.database import Database
 from penstock.store.schema import attempts, events, nodes, work_items, workers
 from penstock.work.heart import Heart
@@ -686,7 +686,7 @@ def test_times_come_back_in_utc_whatever_zone_they_went_in_with(desk: Desk) -> N
 
 def test_a_time_without_a_zone_is_refused(desk: Desk) -> None:
     naive = datetime(2031, 5, 4, 12, 0)  # noqa: DTZ001 - that is the mistake
-    with pytest.raises(sa.exc.StatementError, match="without a zone"), desk.database.write() as tx:
+    with pytest.raises(StoreError, match="without a zone"), desk.database.write() as tx:
         add_node(tx, extracted_at=naive)
 
 
