@@ -1,7 +1,7 @@
 """Flow `ingest`: one source, from its listing to searchable records and exact counts."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from prefect import flow
@@ -111,7 +111,9 @@ def _taken(app: App, run_id: int) -> Iterator[RunLease]:
     except RunRefused:
         raise
     except KeyboardInterrupt:
-        abort_run(app.database, app.queue, run_id, reason="interrupted")
+        # It may have come in the moment after the last document.
+        with suppress(UsageError):
+            abort_run(app.database, app.queue, run_id, reason="interrupted")
         raise
     except BaseException as error:
         # Also a worker told to stop (SIGTERM): the work stays, and the next start goes on with it.

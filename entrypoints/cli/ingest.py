@@ -59,7 +59,8 @@ class IngestResult:
     @property
     def problem(self) -> str | None:
         run = self.report.run
-        return run.error or run.paused_reason or self.failure
+        failure = None if run.status is RunStatus.FINISHED else self.failure
+        return run.error or run.paused_reason or failure
 
     def as_json(self) -> dict[str, Any]:
         return self.report.as_json() | {"error": self.problem}

@@ -35,10 +35,13 @@ class CommandLine:
     settings: dict[str, str] = field(default_factory=dict)
 
     def run(self, *arguments: str | Path) -> Done:
+        return self.run_in(self.home.parent, *arguments)
+
+    def run_in(self, folder: Path, *arguments: str | Path) -> Done:
         done = subprocess.run(
             self._command(*arguments),
             env=self.environment(),
-            cwd=self.home.parent,
+            cwd=folder,
             capture_output=True,
             text=True,
             timeout=LIMIT_SECONDS,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.commands import CommandLine, end
+from tests.e2e.commands import CommandLine, Done, end
 
 PROSE = "A keeper of weirs explains, at some length, how water is held back and when it is let go. "
 
@@ -33,6 +33,39 @@ def test_a_missing_path_is_wrong_use_and_is_named(penstock: CommandLine) -> None
 
     assert told.code == 2
     assert "/no/such/path" in told.err
+
+
+def test_a_source_that_cannot_be_used_is_told_in_the_shape_of_a_report(
+    penstock: CommandLine,
+) -> None:
+    told = penstock.run("ingest", "/no/such/path", "--json")
+
+    assert told.code == 2
+    assert told.json["status"] == "error"
+    assert "/no/such/path" in told.json["error"]
+    assert {"run_id", "counts", "llm_calls", "tokens", "cost_usd", "seconds"} <= set(told.json)
+
+
+def test_a_home_that_cannot_be_made_is_named(penstock: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+
+    told = CommandLine(tmp_path / "file" / "home", penstock.api_url).run_in(tmp_path, "status")
+
+    assert told.code == 1
+    assert "PENSTOCK_HOME" in told.err
+    assert "Traceback" not in told.err
+
+
+def test_a_url_list_that_was_damaged_expires_nothing(penstock: CommandLine, tmp_path: Path) -> None:
+    urls = tmp_path / "urls.txt"
+    urls.write_text("http://127.0.0.1:9/a\n")
+    penstock.run("ingest", urls)
+    urls.write_text("htps://127.0.0.1:9/a\n")
+
+    told = penstock.run("ingest", urls)
+
+    assert told.code == 2
+    assert "was ingested as a url_list before" in told.err
 
 
 def test_an_unknown_profile_is_wrong_use_and_the_known_ones_are_named(
@@ -179,18 +212,39 @@ def test_a_second_run_of_the_same_source_is_refused_while_the_first_goes_on(
     assert '"status": "finished"' in out
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_is_aborted_and_the_next_one_takes_its_documents(
-    penstock: CommandLine, tmp_path: Path, number: signal.Signals
+SMALL_STEPS = {"PENSTOCK_BATCH_SIZE": "10"}
+
+
+def interrupted(penstock: CommandLine, folder: Path, number: signal.Signals) -> Done:
+    slowed = CommandLine(penstock.home, penstock.api_url, SMALL_STEPS)
+    first = slowed.start("ingest", folder, "--json")
+    wait_for(lambda: penstock.run("status", "--json").json["work"]["complete"] > 0)
+    return end(first, number)
+
+
+def test_a_run_that_was_told_to_stop_is_gone_on_with_by_the_next_start(
+    penstock: CommandLine, tmp_path: Path
 ) -> None:
     folder = slow_folder(tmp_path / "docs")
-    first = penstock.start("ingest", folder, "--json")
-    wait_for(lambda: penstock.run("status", "--json").json["work"]["complete"] > 0)
+    stopped = interrupted(penstock, folder, signal.SIGTERM)
 
-    stopped = end(first, number)
     again = penstock.run("ingest", folder, "--json")
 
     assert stopped.code != 0
+    assert again.json["run_id"] == 1
+    assert again.json["counts"]["ready"] == 400
+
+
+def test_an_interrupted_run_is_aborted_and_the_next_one_takes_its_documents(
+    penstock: CommandLine, tmp_path: Path
+) -> None:
+    folder = slow_folder(tmp_path / "docs")
+    stopped = interrupted(penstock, folder, signal.SIGINT)
+
+    again = penstock.run("ingest", folder, "--json")
+
+    assert stopped.code == 1
+    assert stopped.json["status"] == "aborted"
     runs = penstock.run("runs", "--json").json
     assert [run["status"] for run in runs] == ["finished", "aborted"]
     assert sum(runs[1]["counts"].values()) <= 400
@@ -200,11 +254,12 @@ def test_an_interrupted_run_is_aborted_and_the_next_one_takes_its_documents(
 def test_a_killed_run_is_taken_up_again_and_loses_nothing(
     penstock: CommandLine, tmp_path: Path
 ) -> None:
-    folder = slow_folder(tmp_path / "docs", 200)
+    folder = slow_folder(tmp_path / "docs")
     short = {
         "PENSTOCK_LEASE_SECONDS": "2",
         "PENSTOCK_HEARTBEAT_SECONDS": "0.5",
         "PENSTOCK_SWEEP_SECONDS": "0.5",
+        **SMALL_STEPS,
     }
     line = CommandLine(penstock.home, penstock.api_url, short)
     first = line.start("ingest", folder, "--json")
@@ -216,7 +271,7 @@ def test_a_killed_run_is_taken_up_again_and_loses_nothing(
 
     assert again.json["run_id"] == 1
     assert again.json["counts"] == {
-        "ready": 200,
+        "ready": 400,
         "error": 0,
         "skipped": 0,
         "expired": 0,

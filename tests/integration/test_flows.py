@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.objects import FlowRun, State
@@ -14,10 +16,13 @@ from flows.ingest import ingest
 from flows.process import process
 from flows.recover import recover
 from penstock.bootstrap import open_app
-from penstock.errors import PenstockError, RunRefused, StagePaused, UsageError
+from penstock.documents import ExtractedText, Fault
+from penstock.errors import ErrorClass, PenstockError, RunRefused, StagePaused, UsageError
 from penstock.launcher.prefect_server import ServerAddress
+from penstock.pipeline.steps import ExtractionResult, RawReference, TextResult
 from penstock.runs.lifecycle import open_run, read_run, take_run
 from penstock.runs.vocabulary import RunStatus, SourceSpec
+from tasks.steps import TaskSteps
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect", "home")]
 
@@ -223,3 +228,40 @@ def test_two_process_flows_side_by_side_do_no_document_twice(
     assert report.run.status is RunStatus.FINISHED
     assert {stage.worked for stage in report.stages.values()} == {60}
     assert {stage.total for stage in report.stages.values()} == {60}
+
+
+class FailsOnce:
+    """Steps whose first answer is a fault."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def parse(self, keys: Sequence[str], documents: Sequence[RawReference]) -> list[TextResult]:
+        del keys
+        self.calls += 1
+        if self.calls == 1:
+            return [Fault(ErrorClass.TIMEOUT, "took too long") for _ in documents]
+        return [ExtractedText("text") for _ in documents]
+
+    def extract(self, keys: Sequence[str], requests: Sequence[Any]) -> list[ExtractionResult]:
+        raise NotImplementedError
+
+    def embed(self, keys: Sequence[str], texts: Sequence[str]) -> list[bytes]:
+        raise NotImplementedError
+
+
+def test_a_success_is_taken_from_the_cache_and_a_fault_is_not(tmp_path: Path) -> None:
+    steps = FailsOnce()
+    parse = TaskSteps(steps, "test").parse
+    documents = [RawReference("raw/a", "a.txt", 1, None)]
+    keys = [str(tmp_path)]
+
+    @flow
+    def ask_three_times() -> list[TextResult]:
+        return [parse(keys, documents)[0] for _ in range(3)]
+
+    answers = ask_three_times()
+
+    assert isinstance(answers[0], Fault)
+    assert answers[1:] == [ExtractedText("text")] * 2
+    assert steps.calls == 2
