@@ -22,6 +22,8 @@ class Batch(Generic[Input]):
         self.label = label
         self.keys = keys
         self.inputs = inputs
+        self.computed = False
+        """Set by whoever computes it: a result that comes without was taken from the cache."""
 
     def __str__(self) -> str:
         return f"{self.label}, {len(self.keys)} documents"

@@ -3,10 +3,9 @@
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from prefect import Task, task
-from prefect.client.schemas.objects import State
 from pydantic import TypeAdapter
 
 from penstock.documents import ExtractionRequest, Fault
@@ -23,6 +22,8 @@ _POLICY: dict[str, Any] = {
     "cache_expiration": KEPT,
     "persist_result": True,
     "result_serializer": "json",
+    # A flow run remembers the states of its tasks to its end, and their results with them.
+    "cache_result_in_memory": False,
     "retries": RETRIES,
     "retry_delay_seconds": RETRY_DELAY_SECONDS,
     "retry_condition_fn": is_transient,
@@ -32,12 +33,14 @@ _POLICY: dict[str, Any] = {
 @task(name="parse", task_run_name="parse {batch}", **_POLICY)
 def parse_documents(batch: Batch[RawReference]) -> Any:
     """Raw bytes → text."""
+    batch.computed = True
     return _TEXTS.dump_python(batch.steps.parse(batch.keys, batch.inputs), mode="json")
 
 
 @task(name="extract", task_run_name="extract {batch}", **_POLICY)
 def extract_fields(batch: Batch[ExtractionRequest]) -> Any:
     """Text → fields."""
+    batch.computed = True
     return _EXTRACTIONS.dump_python(batch.steps.extract(batch.keys, batch.inputs), mode="json")
 
 
@@ -75,9 +78,8 @@ class TaskSteps:
         inputs: Sequence[Any],
     ) -> list[Any]:
         batch = Batch(self.steps, self.label, keys, inputs)
-        state = cast(State[Any], task(batch, return_state=True))
-        found = results.validate_python(state.result())
+        found = results.validate_python(task(batch))
         # A success may be taken from the cache; a failure is a reason to try again.
-        if state.name == "Cached" and any(isinstance(result, Fault) for result in found):
+        if not batch.computed and any(isinstance(result, Fault) for result in found):
             return results.validate_python(task.with_options(refresh_cache=True)(batch))
         return found

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # A chunk is short work, so a long one is suspect; its inputs then get the full time, alone.
 CHUNK_SECONDS = 30.0
 # Libraries leak a little, and a fresh child costs next to nothing.
-CHUNKS_PER_CHILD = 1000
+CHUNKS_PER_CHILD = 100
 # A child holds an input in several forms at once: message, bytes, characters, tree.
 MEMORY_PER_BYTE = 8
 # In chunks, then alone, and twice more for work lost together with all the children.
