@@ -10,6 +10,8 @@ setup: $(READY)
 
 # Bytecode is compiled here, so that the first command is as quick as the second.
 $(READY): uv.lock pyproject.toml
+	@$(PYTHON) -c "import sys; sys.exit('Penstock needs Python 3.11 or newer: make PYTHON=python3.12' if sys.version_info < (3, 11) else 0)"
+	@echo "installing the locked dependencies into $(VENV) (a minute or two, once) ..."
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check uv
 	$(VENV)/bin/uv sync --frozen --inexact --compile-bytecode --quiet

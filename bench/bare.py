@@ -1,6 +1,7 @@
 """A bare one-process loop over the same stage functions, with one bulk write at the end.
 
-What the pipeline is measured against: no leases, no retries, no isolation, no orchestration.
+What the pipeline is measured against. It reads, fingerprints, keeps raw bytes, parses, extracts and
+embeds with the same functions, but has no leases, no retries, no isolation and no orchestration.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ import sqlalchemy as sa
 
 from penstock.bootstrap import open_app
 from penstock.crawl.folder import FolderListing
+from penstock.crawl.simhash import simhash, to_signed, visible_text
 from penstock.documents import Extraction, ExtractionRequest, RawDocument
 from penstock.llm.profiles import profile_named
 from penstock.llm.rules import RulesExtractor
@@ -34,6 +36,8 @@ def main(folder: str) -> None:
         for listed in FolderListing(Path(folder)).list():
             assert listed.path is not None
             content = listed.path.read_bytes()
+            mark = to_signed(simhash(visible_text(content)))
+            app.raw.put("bare", folder, listed.external_id, content, "html")
             found = extract_text(RawDocument(listed.external_id, content))
             request = ExtractionRequest(found.text, "document", found.title, found.metadata)
             answer = rules.extract([request])[0]
@@ -41,7 +45,7 @@ def main(folder: str) -> None:
             text = profile.embedded_text(fields, found.title, found.text)
             vector = app.embedder.embed([text[: app.embedder.window_chars]])[0]
             content_hash = hashlib.sha256(content).hexdigest()
-            rows.append((listed.external_id, content_hash, found, fields, vector))
+            rows.append((listed.external_id, content_hash, mark, found, fields, vector))
         with app.database.write() as tx:
             made = [
                 {
@@ -53,15 +57,16 @@ def main(folder: str) -> None:
                     "metadata": dict(found.metadata),
                     "fields": fields,
                     "content_hash": content_hash,
+                    "simhash": mark,
                     "created_at": tx.now,
                     "updated_at": tx.now,
                 }
-                for seq, (external_id, content_hash, found, fields, _) in enumerate(rows, 1)
+                for seq, (external_id, content_hash, mark, found, fields, _) in enumerate(rows, 1)
             ]
             tx.execute(sa.insert(nodes), made)
             bodies = [
                 {"seq": seq, "title": found.title or "", "body": found.text}
-                for seq, (_, _, found, _, _) in enumerate(rows, 1)
+                for seq, (_, _, _, found, _, _) in enumerate(rows, 1)
             ]
             tx.execute(sa.insert(texts), bodies)
             vectors = [

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from prefect import flow
+from prefect import flow, get_run_logger
 from prefect.runtime import flow_run
 
 from blocks.configuration import settings_with
@@ -79,7 +79,6 @@ def ingest(
                     progress.show(_report(app, lease.run.id))
 
             ensure_vector_index(app)
-
             steps = TaskSteps(app.steps, f"run {run_id}")
             drain = app.drain(app.processor(steps), heart, run_id=run_id)
             with drain.beside(show_progress):
@@ -125,11 +124,8 @@ def _admit_all(app: App, lease: RunLease, drain: Drain, show_progress: Any) -> N
     """Bring in every document the source lists, a batch at a time."""
     begin_ingesting(app.database, lease, flow_run.get_id())
     admission = app.admission(lease)
-    listing: Listing = recognise_source(lease.run.location, app.fetcher)
     try:
-        if listing.kind != lease.run.source_kind:
-            kinds = f"a {listing.kind}, no longer a {lease.run.source_kind}"
-            raise ListingFailed(f"{lease.run.location} looks like {kinds}: mend it")
+        listing = _listing(app, lease)
         for batch in in_batches(listing.list(), app.arrival_size(listing)):
             admit_documents(Arrivals(admission, lease, batch))
             drain.wake()
@@ -139,6 +135,19 @@ def _admit_all(app: App, lease: RunLease, drain: Drain, show_progress: Any) -> N
         close_listing(app.database, lease, error=str(failure))
     else:
         close_listing(app.database, lease)
+
+
+def _listing(app: App, lease: RunLease) -> Listing:
+    """The run's source, as it is now; one that has gone or changed its kind cannot be listed."""
+    run = lease.run
+    try:
+        listing = recognise_source(run.location, app.fetcher)
+    except UsageError as error:
+        raise ListingFailed(str(error)) from error
+    if listing.kind != run.source_kind:
+        kinds = f"a {listing.kind}, no longer like a {run.source_kind}"
+        raise ListingFailed(f"{run.location} looks like {kinds}: mend it")
+    return listing
 
 
 def _report(app: App, run_id: int) -> RunReport:
@@ -151,6 +160,10 @@ def _conclude(app: App, report: RunReport) -> dict[str, Any]:
         failures = list_failures(tx, report.run.id)
         run = read_run(tx, report.run.id)
     publish_summary(report, failures)
+    counts = ", ".join(f"{count} {status}" for status, count in report.counts.items() if count)
+    get_run_logger().info(
+        "run %d %s: %s in %.1f s", run.id, run.status, counts or "no documents", report.seconds
+    )
     if run.status is not RunStatus.FINISHED:
         raise PenstockError(f"run {run.id} ended as {run.status}: {run.error}")
     return report.as_json()
