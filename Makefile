@@ -13,7 +13,7 @@ $(READY): uv.lock pyproject.toml
 	@$(PYTHON) -c "import sys; sys.exit('Penstock needs Python 3.11 or newer: make PYTHON=python3.12' if sys.version_info < (3, 11) else 0)"
 	@echo "installing the locked dependencies into $(VENV) (a minute or two, once) ..."
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(VENV)/bin/python -m pip install -qq --disable-pip-version-check uv
 	$(VENV)/bin/uv sync --frozen --inexact --compile-bytecode --quiet
 	$(VENV)/bin/python -m compileall -q $(PACKAGES)
 	@touch $(READY)
