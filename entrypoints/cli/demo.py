@@ -126,7 +126,8 @@ def _print_next(settings: Settings) -> None:
         _say(f"  {address.ui_url}  the Prefect UI: flow runs, artifacts, logs")
     _say("  penstock status, penstock runs, penstock nodes, penstock show NODE_ID")
     _say("  penstock ingest FOLDER   your own documents")
-    _say("  README.md and docs/      what it does, how to run it for real, the API")
+    _say("  from flows.ingest import ingest   the same from Python")
+    _say("  README.md and docs/      what it does, how it works, how to run it for real")
     _say("  penstock down            stops the Prefect server (it also stops when idle)")
 
 
