@@ -9,6 +9,7 @@ from penstock.errors import PenstockError, SchemaMismatch
 from penstock.settings import Settings, mask_url, retired_model_warnings
 from penstock.store.database import Database
 from penstock.store.migration import check as check_schema
+from penstock.store.migration import current_revision
 from penstock.work.redis_client import build_redis_client
 
 Verdict = Literal["ok", "warning", "failed"]
@@ -54,6 +55,8 @@ def _check_database(database: Database) -> Finding:
 
 
 def _check_migrations(database: Database) -> Finding:
+    if current_revision(database) is None:
+        return Finding("migrations", "ok", "an empty database; the first command makes its schema")
     try:
         check_schema(database)
     except SchemaMismatch as error:
@@ -67,13 +70,13 @@ def _check_vectors(database: Database) -> Finding:
     query = (
         "SELECT vec_version()"
         if database.is_sqlite
-        else "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
+        else "SELECT default_version FROM pg_available_extensions WHERE name = 'vector'"
     )
     with database.read() as tx:
         version = tx.execute(sa.text(query)).scalar_one_or_none()
     if version is None:
-        advice = "install pgvector and run CREATE EXTENSION vector in this database"
-        return Finding("vectors", "failed", "the extension `vector` is missing", advice)
+        advice = "install pgvector on the database server"
+        return Finding("vectors", "failed", "the extension `vector` is not to be had", advice)
     return Finding(
         "vectors", "ok", f"{'sqlite-vec' if database.is_sqlite else 'pgvector'} {version}"
     )
