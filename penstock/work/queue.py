@@ -20,21 +20,14 @@ from penstock.store.schema import (
     ACTIVE_ITEM,
     LEASED_ITEM,
     WAITING_ITEM,
-    attempts,
     nodes,
     work_items,
 )
 from penstock.work.items import Claim, ItemStatus, NewItem, Outcome, Verdict, WorkItem
 from penstock.work.retry import RetryRules
+from penstock.work.rows import NO_LEASE, item_columns, item_from, new_row, record_attempt
 
 _NODE_STATUS = {Stage.EXTRACT: nodes.c.extraction_status, Stage.EMBED: nodes.c.embedding_status}
-NO_LEASE: dict[str, Any] = {
-    "lease_owner": None,
-    "lease_token": None,
-    "lease_expires_at": None,
-    "claimed_at": None,
-    "started_at": None,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +63,7 @@ class WorkQueue:
             statement = insert.on_conflict_do_update(**conflict, set_=fresh | renewed | NO_LEASE)
         else:
             statement = insert.on_conflict_do_nothing(**conflict)
-        rows = list({(i.node_id, i.stage): _new_row(i, tx.now) for i in items}.values())
+        rows = list({(i.node_id, i.stage): new_row(i, tx.now) for i in items}.values())
         keys = work_items.c
         found = tx.execute(statement.returning(keys.id, keys.node_id, keys.stage), rows)
         recorded = {(row.node_id, Stage(row.stage)): row.id for row in found}
@@ -155,7 +148,7 @@ class WorkQueue:
         lease = self._lease(tx, claim) if leased else NO_LEASE
         status = ItemStatus.PROCESSING if leased else ItemStatus.PENDING
         rows = [
-            _new_row(replace_stage(item, stage), tx.now) | lease | {"status": status}
+            new_row(replace_stage(item, stage), tx.now) | lease | {"status": status}
             for item in items
         ]
         insert = tx.insert(work_items)
@@ -312,20 +305,6 @@ class WorkQueue:
                 )
 
 
-def record_attempt(tx: Tx, item: WorkItem, attempt: int, owner: str | None, fault: Fault) -> None:
-    """Append one line to the item's error history."""
-    tx.execute(
-        sa.insert(attempts).values(
-            item_id=item.id,
-            attempt=attempt,
-            owner=owner,
-            error_class=fault.kind,
-            message=fault.message,
-            failed_at=tx.now,
-        )
-    )
-
-
 def replace_stage(item: WorkItem, stage: Stage) -> NewItem:
     return NewItem(item.tenant_id, item.node_id, stage, item.run_id, item.priority, item.payload)
 
@@ -344,52 +323,6 @@ def _owned(claim: Claim, ids: Sequence[int]) -> sa.ColumnElement[bool]:
         work_items.c.id.in_(ids),
         work_items.c.lease_token == claim.token,
         work_items.c.status == ItemStatus.PROCESSING,
-    )
-
-
-def _new_row(item: NewItem, now: datetime) -> dict[str, Any]:
-    return {
-        "tenant_id": item.tenant_id,
-        "node_id": item.node_id,
-        "run_id": item.run_id,
-        "stage": item.stage,
-        "status": ItemStatus.PENDING,
-        "priority": item.priority,
-        "attempts": 0,
-        "rescues": 0,
-        "run_at": now,
-        "payload": dict(item.payload),
-        "created_at": now,
-        "updated_at": now,
-    }
-
-
-def item_columns() -> list[sa.ColumnElement[Any]]:
-    c = work_items.c
-    return [
-        c.id,
-        c.tenant_id,
-        c.node_id,
-        c.run_id,
-        c.stage,
-        c.priority,
-        c.attempts,
-        c.rescues,
-        c.payload,
-    ]
-
-
-def item_from(row: sa.Row[Any]) -> WorkItem:
-    return WorkItem(
-        id=row.id,
-        tenant_id=row.tenant_id,
-        node_id=row.node_id,
-        stage=Stage(row.stage),
-        run_id=row.run_id,
-        priority=row.priority,
-        attempts=row.attempts,
-        rescues=row.rescues,
-        payload=row.payload,
     )
 
 

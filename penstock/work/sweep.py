@@ -14,7 +14,8 @@ from penstock.errors import ErrorClass
 from penstock.store.database import Tx
 from penstock.store.schema import LEASED_ITEM, work_items
 from penstock.work.items import ItemStatus, Verdict, WorkItem
-from penstock.work.queue import NO_LEASE, WorkQueue, item_columns, item_from, record_attempt
+from penstock.work.queue import WorkQueue
+from penstock.work.rows import NO_LEASE, item_columns, item_from, record_attempt
 
 INTERRUPTED = "Job was interrupted by server restart and has been reset to pending."
 

@@ -587,9 +587,9 @@ def test_a_heart_beats_while_its_block_lasts(database: Database) -> None:
     assert expiry() == last
 
 
+# SQLite has one writer at a time: there, everything waits.
+@pytest.mark.parametrize("database", ["postgres"], indirect=True)
 def test_a_heartbeat_does_not_wait_for_what_is_being_written(desk: Desk) -> None:
-    if desk.database.is_sqlite:
-        pytest.skip("SQLite has one writer at a time")
     desk.enqueue(make_item(), make_item())
     claim = desk.claim()
     with ThreadPoolExecutor(1) as pool, at(desk.database) as tx:

@@ -1,0 +1,81 @@
+"""Work items as rows of their table, and back."""
+
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from penstock.documents import Fault, Stage
+from penstock.store.database import Tx
+from penstock.store.schema import attempts, work_items
+from penstock.work.items import ItemStatus, NewItem, WorkItem
+
+NO_LEASE: dict[str, Any] = {
+    "lease_owner": None,
+    "lease_token": None,
+    "lease_expires_at": None,
+    "claimed_at": None,
+    "started_at": None,
+}
+
+
+def new_row(item: NewItem, now: datetime) -> dict[str, Any]:
+    """A row of work that nobody has claimed yet."""
+    return {
+        "tenant_id": item.tenant_id,
+        "node_id": item.node_id,
+        "run_id": item.run_id,
+        "stage": item.stage,
+        "status": ItemStatus.PENDING,
+        "priority": item.priority,
+        "attempts": 0,
+        "rescues": 0,
+        "run_at": now,
+        "payload": dict(item.payload),
+        "created_at": now,
+        "updated_at": now,
+    }
+
+
+def item_columns() -> list[sa.ColumnElement[Any]]:
+    """What `item_from` needs of a row."""
+    c = work_items.c
+    return [
+        c.id,
+        c.tenant_id,
+        c.node_id,
+        c.run_id,
+        c.stage,
+        c.priority,
+        c.attempts,
+        c.rescues,
+        c.payload,
+    ]
+
+
+def item_from(row: sa.Row[Any]) -> WorkItem:
+    return WorkItem(
+        id=row.id,
+        tenant_id=row.tenant_id,
+        node_id=row.node_id,
+        stage=Stage(row.stage),
+        run_id=row.run_id,
+        priority=row.priority,
+        attempts=row.attempts,
+        rescues=row.rescues,
+        payload=row.payload,
+    )
+
+
+def record_attempt(tx: Tx, item: WorkItem, attempt: int, owner: str | None, fault: Fault) -> None:
+    """Append one line to the item's error history."""
+    tx.execute(
+        sa.insert(attempts).values(
+            item_id=item.id,
+            attempt=attempt,
+            owner=owner,
+            error_class=fault.kind,
+            message=fault.message,
+            failed_at=tx.now,
+        )
+    )
