@@ -25,8 +25,8 @@ from penstock.store.schema import embeddings, nodes, texts
 from penstock.text.extractor import extract_text
 
 
-def main(folder: str) -> None:
-    """Ingest a folder without any of the machinery."""
+def main(folder: str, *, lean: bool) -> None:
+    """Ingest a folder without any of the machinery; `lean` leaves the crawl's functions out."""
     with open_app(load_settings()) as app:
         profile = profile_named("document")
         rules = RulesExtractor()
@@ -36,8 +36,9 @@ def main(folder: str) -> None:
         for listed in FolderListing(Path(folder)).list():
             assert listed.path is not None
             content = listed.path.read_bytes()
-            mark = to_signed(simhash(visible_text(content)))
-            app.raw.put("bare", folder, listed.external_id, content, "html")
+            mark = None if lean else to_signed(simhash(visible_text(content)))
+            if not lean:
+                app.raw.put("bare", folder, listed.external_id, content, "html")
             found = extract_text(RawDocument(listed.external_id, content))
             request = ExtractionRequest(found.text, "document", found.title, found.metadata)
             answer = rules.extract([request])[0]
@@ -85,4 +86,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], lean="--lean" in sys.argv)

@@ -2,7 +2,6 @@
 
 import contextvars
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +22,6 @@ from penstock.work.queue import WorkQueue
 
 log = logging.getLogger(__name__)
 TICK_SECONDS = 0.5
-TURN_SECONDS = 0.0005
 STORE_RETRY_SECONDS = 2.0
 STORE_PATIENCE_SECONDS = 120.0
 
@@ -51,10 +49,7 @@ class Drain:
         The first error of a lane stops all of them and is raised here; what they held is given
         back.
         """
-        with (
-            _brisk_threads(),
-            ThreadPoolExecutor(self.lanes, thread_name_prefix="penstock-lane") as pool,
-        ):
+        with ThreadPoolExecutor(self.lanes, thread_name_prefix="penstock-lane") as pool:
             # Each lane sees the caller's context: Prefect finds its flow run through it.
             for _ in range(self.lanes):
                 pool.submit(contextvars.copy_context().run, self._work, is_over)
@@ -167,19 +162,3 @@ class Drain:
         with self._changed:
             if not self._stopping.is_set():
                 self._changed.wait(self.poll_seconds)
-
-
-@contextmanager
-def _brisk_threads() -> Iterator[None]:
-    """Let threads take turns ten times as often while lanes work.
-
-    The threads that hand work to child processes have little to do, but do it late: behind a busy
-    thread they wait for its whole turn, and the children wait with them. Measured on two cores,
-    shorter turns gave a fifth more documents a second.
-    """
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(TURN_SECONDS)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)

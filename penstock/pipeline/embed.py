@@ -40,12 +40,9 @@ def process_embed(line: Line, claim: Claim, *, identity: str, window_chars: int)
     keys = [f"{s.item.tenant_id}:{s.hash}" for s in to_embed]
     vectors = compute(line.steps.embed, keys, [s.text for s in to_embed])
     good, bad = split_faults([s.item for s in to_embed], vectors)
-    _Commit(line, claim, identity).write(subjects, dict_by_item(good), bad)
+    found = {item.id: vector for item, vector in good}
+    _Commit(line, claim, identity).write(subjects, found, bad)
     return replace(claim, items=())
-
-
-def dict_by_item(pairs: Sequence[tuple[WorkItem, bytes]]) -> dict[int, bytes]:
-    return {item.id: vector for item, vector in pairs}
 
 
 @dataclass(frozen=True, slots=True)
