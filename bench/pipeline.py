@@ -60,8 +60,8 @@ class Session:
         found = measure(module, str(pages), *options, environment=environment)
         rate = found.figures["documents"] / found.seconds
         console.print(
-            f"{' '.join((module, *options))} on {pages.name}: {found.seconds:.1f} s, {rate:.0f} documents/s, "
-            f"peak {found.peak_mb:.0f} MB",
+            f"{' '.join((module, *options))} on {pages.name}: "
+            f"{found.seconds:.1f} s, {rate:.0f} documents/s, peak {found.peak_mb:.0f} MB",
             highlight=False,
         )
         return found

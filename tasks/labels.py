@@ -10,7 +10,7 @@ def tag_flow_run(*tags: str) -> None:
     """Add tags to the running flow run itself.
 
     Not with `prefect.tags`: task runs would inherit them, and Prefect asks its server for a
-    concurrency slot for each tag of each task run, which costs more than the task.
+    concurrency slot for each tag of each task run, which often costs more than the task.
     """
     flow_run_id = flow_run.get_id()
     if flow_run_id is None:
