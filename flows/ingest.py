@@ -80,7 +80,7 @@ def ingest(
 
             ensure_vector_index(app)
             steps = TaskSteps(app.steps, f"run {run_id}")
-            drain = app.drain(app.processor(steps), heart, run_id=run_id)
+            drain = app.drain(app.processor(steps, observer=heart), heart, run_id=run_id)
             with drain.beside(show_progress):
                 _admit_all(app, lease, drain, show_progress)
             try_finalize(app.database, run_id)

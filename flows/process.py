@@ -11,7 +11,7 @@ from tasks.steps import TaskSteps
 
 @flow(name="process", persist_result=False)
 def process(stages: list[Stage] | None = None, blocks: list[str] | None = None) -> int:
-    """Work until nothing is due or waiting for a retry; how many items were claimed.
+    """Work until nothing is due or waiting for a retry; how many items were completed.
 
     Args:
         stages: Only these stages; the next one is left for other workers. Empty: all.
@@ -20,6 +20,7 @@ def process(stages: list[Stage] | None = None, blocks: list[str] | None = None) 
     with open_app(settings_with(blocks or [])) as app, app.heart() as heart:
         ensure_vector_index(app)
         recover(app.database, app.queue, max_rescues=app.settings.max_rescues)
-        processor = app.processor(TaskSteps(app.steps, "drain"), tuple(stages or Stage))
+        steps = TaskSteps(app.steps, "drain")
+        processor = app.processor(steps, tuple(stages or Stage), observer=heart)
         app.drain(processor, heart).run(lambda: True)
-        return heart.completed
+        return heart.items_completed

@@ -8,6 +8,7 @@ PenstockError
 │   ├── StoreUnavailable      it does not answer, or asks to try again: a restart, a deadlock
 │   └── SchemaMismatch        made by a newer version, or not migrated yet
 ├── ServiceError              a server we started or depend on does not answer
+├── Interrupted               work was stopped from outside; nobody's fault, it is done later
 ├── ListingFailed             a source could not be listed (never the same as "zero documents")
 ├── RunRefused                another run of this source is active
 ├── NotFound                  no such node, run or work item in this tenant
@@ -83,6 +84,10 @@ class SchemaMismatch(StoreError):
 
 class ServiceError(PenstockError):
     """A server that was started, or is depended on, does not answer."""
+
+
+class Interrupted(PenstockError):
+    """Work was stopped while it was under way; what was being done is done later."""
 
 
 class ListingFailed(PenstockError):

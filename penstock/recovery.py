@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from penstock.documents import Stage
-from penstock.pipeline.closing import bury, carry_failure, close_failed
+from penstock.pipeline.closing import bury, carry_failure, close_ended, close_failed
 from penstock.runs.lifecycle import fail_abandoned, try_finalize
 from penstock.store.database import Database
 from penstock.store.schema import ACTIVE_ITEM, ACTIVE_RUN, runs, work_items
@@ -27,23 +27,37 @@ class Recovered:
 
 def recover(database: Database, queue: WorkQueue, *, max_rescues: int) -> Recovered:
     """Take back expired items, then finish the runs that have nothing left to do."""
-    swept = Swept()
-    while found := _sweep_some(database, queue, max_rescues):
-        swept = swept + found
+    swept = sweep(database, queue, max_rescues=max_rescues)
     _tell(swept)
     finished = tuple(run_id for run_id in _left_behind(database) if _finish(database, run_id))
     return Recovered(swept, finished)
 
 
-def _sweep_some(database: Database, queue: WorkQueue, max_rescues: int) -> Swept:
+def sweep(
+    database: Database,
+    queue: WorkQueue,
+    *,
+    max_rescues: int,
+    which: sa.ColumnElement[bool] | None = None,
+) -> Swept:
+    """Take back expired items, or those that are named, and tell the ends of the dead."""
+    swept = Swept()
+    while found := _sweep_some(database, queue, max_rescues, which):
+        swept = swept + found
+    return swept
+
+
+def _sweep_some(
+    database: Database, queue: WorkQueue, max_rescues: int, which: sa.ColumnElement[bool] | None
+) -> Swept:
     with database.write() as tx:
-        swept = sweep_expired(tx, queue, max_rescues=max_rescues)
+        swept = sweep_expired(tx, queue, max_rescues=max_rescues, which=which)
         bury(tx, swept.dead)
         # An extraction's document is embedded all the same, and closed there as an error.
         extracts = [verdict for verdict in swept.dead if verdict.item.stage is Stage.EXTRACT]
         claim = Claim("", "recovery", ())
-        items = [carry_failure(verdict) for verdict in extracts]
-        queue.open_next(tx, claim, items, Stage.EMBED, leased=False)
+        going_on = close_ended(tx, [carry_failure(verdict) for verdict in extracts])
+        queue.open_next(tx, claim, going_on, Stage.EMBED, leased=False)
         close_failed(tx, [verdict for verdict in swept.dead if verdict not in extracts])
     return swept
 

@@ -2,6 +2,8 @@
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.crawl.filename import escape_undecodable
@@ -10,8 +12,23 @@ from penstock.errors import DocumentFault, ErrorClass
 
 def read_file(path: Path, max_bytes: int) -> bytes:
     """The file's bytes, or a DocumentFault that says why there are none."""
-    try:
+    with _explained(path):
         return _read_regular(path, max_bytes)
+
+
+def check_file(path: Path, max_bytes: int) -> int:
+    """The size of a file that can be read as it stands, or a DocumentFault."""
+    with _explained(path):
+        status = path.stat()
+        _check_regular(path, status)
+        _check_size(path, status.st_size, max_bytes)
+        return status.st_size
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
     except PermissionError as error:
         message = f"no permission to read {_shown(path)}; grant it to the user who runs Penstock"
         raise DocumentFault(ErrorClass.FORBIDDEN, message) from error

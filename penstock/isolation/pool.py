@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.documents import Fault
-from penstock.errors import UsageError
+from penstock.errors import Interrupted
 from penstock.isolation.child import prepare_child, run_chunk
 from penstock.isolation.chunks import Chunk, plan_chunks
 from penstock.isolation.job import Input, Job, Result
@@ -64,7 +64,7 @@ class ChildPool:
         self.close()
 
     def close(self) -> None:
-        """Stop the children; a call that still waits for them raises UsageError."""
+        """Stop the children; a call that still waits for them raises Interrupted."""
         with self._lock:
             self._closed = True
             children, self._children = self._children, None
@@ -150,7 +150,7 @@ class ChildPool:
             if ticket.future.done():
                 break
             if self._closed:
-                raise UsageError("the pool of child processes was closed while work was in it")
+                raise Interrupted("the pool of child processes was closed while work was in it")
             if self._has_stalled():
                 self._drop(ticket.children)
             if ticket.children is not self._children:
@@ -168,7 +168,7 @@ class ChildPool:
     def _running_children(self) -> "ProcessPool":
         with self._lock:
             if self._closed:
-                raise UsageError("the pool of child processes is closed; make a new one")
+                raise Interrupted("the pool of child processes is closed; make a new one")
             if self._children is not None and not self._children.active:
                 self._retire()
             if self._children is None:

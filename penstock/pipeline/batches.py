@@ -2,22 +2,23 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from penstock.documents import Fault
-from penstock.errors import ConfigurationError, ErrorClass, StoreError
+from penstock.errors import ConfigurationError, ErrorClass, Interrupted, StoreError
+from penstock.pipeline.observer import NoObserver, Observer, Result
 from penstock.pipeline.steps import Steps
 from penstock.store.database import Database, Tx
 from penstock.store.schema import nodes
-from penstock.work.items import WorkItem
+from penstock.work.items import Claim, Verdict, WorkItem
 from penstock.work.queue import WorkQueue
 
 log = logging.getLogger(__name__)
 Input = TypeVar("Input")
-Result = TypeVar("Result")
+Computed = TypeVar("Computed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +30,42 @@ class Line:
     steps: Steps
     extraction_version: str
     default_profile: str
+    extractors: str = ""
+    """Fingerprint of the users' own text extractors: with other ones, a text may differ."""
+    observer: Observer = field(default_factory=NoObserver)
+
+    def begin(self, claim: Claim, items: Sequence[WorkItem]) -> list[WorkItem]:
+        """Start work on these; what another worker has meanwhile taken over is left out."""
+        with self.database.write() as tx:
+            ours = self.queue.start(tx, claim, items)
+        self.observer.started(ours)
+        return ours
+
+    def tell(
+        self, completed: Sequence[tuple[WorkItem, Result]], verdicts: Sequence[Verdict]
+    ) -> None:
+        """Let the observer hear what has been committed."""
+        for item, result in completed:
+            self.observer.completed(item, result)
+        for verdict in verdicts:
+            self.observer.failed(verdict)
 
 
 def compute(
-    step: Callable[[Sequence[str], Sequence[Input]], list[Result]],
+    step: Callable[[Sequence[str], Sequence[Input]], list[Computed]],
     keys: Sequence[str],
     inputs: Sequence[Input],
-) -> list[Result | Fault]:
+) -> list[Computed | Fault]:
     """Run a step over a batch; if it raises, run it once more for each document alone.
 
     So one document that breaks a step costs itself an attempt and its neighbours nothing.
-    Configuration and store errors are nobody's fault in the batch and go up.
+    Configuration and store errors, and a stop, are nobody's fault in the batch and go up.
     """
     if not inputs:
         return []
     try:
         return [*step(keys, inputs)]
-    except (ConfigurationError, StoreError):
+    except (ConfigurationError, StoreError, Interrupted):
         raise
     except Exception as error:
         # The boundary between our code and every parser and model client there is.
@@ -56,10 +76,10 @@ def compute(
 
 
 def split_faults(
-    items: Sequence[WorkItem], results: Sequence[Result | Fault]
-) -> tuple[list[tuple[WorkItem, Result]], list[tuple[WorkItem, Fault]]]:
+    items: Sequence[WorkItem], results: Sequence[Computed | Fault]
+) -> tuple[list[tuple[WorkItem, Computed]], list[tuple[WorkItem, Fault]]]:
     """Results and faults apart, each beside its item."""
-    good: list[tuple[WorkItem, Result]] = []
+    good: list[tuple[WorkItem, Computed]] = []
     bad: list[tuple[WorkItem, Fault]] = []
     for item, result in zip(items, results, strict=True):
         if isinstance(result, Fault):

@@ -17,6 +17,8 @@ from penstock.work.items import Verdict, WorkItem
 MARKS = ("content_hash", "simhash", "etag", "last_modified")
 # How the payload carries an earlier stage's failure to the stage that closes the document.
 FAILED = "failed"
+# Whoever asked for the work may want no more than this stage and those before it.
+LAST_STAGE = "last_stage"
 
 _EVENT_STAGE: dict[Stage, EventStage] = {
     Stage.TEXT: "TXT",
@@ -28,6 +30,16 @@ _DEAD_COLUMNS = {
     Stage.EXTRACT: ("extraction_status", "extraction_error"),
     Stage.EMBED: ("embedding_status", "embedding_error"),
 }
+
+
+def close_ended(tx: Tx, items: Sequence[WorkItem]) -> list[WorkItem]:
+    """Close the documents whose last stage this was; the items that go on to the next one."""
+    close_documents(tx, [item for item in items if _ends_here(item)])
+    return [item for item in items if not _ends_here(item)]
+
+
+def _ends_here(item: WorkItem) -> bool:
+    return bool(item.payload.get(LAST_STAGE) == item.stage)
 
 
 def close_documents(tx: Tx, items: Sequence[WorkItem]) -> None:

@@ -1,9 +1,7 @@
 """Claims batch after batch and processes them, in a few lanes side by side, until told to end."""
 
 import contextvars
-import logging
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -12,18 +10,14 @@ from typing import Self
 
 import sqlalchemy as sa
 
-from penstock.errors import PenstockError, StoreUnavailable
+from penstock.pipeline.lane import Lane
 from penstock.pipeline.processor import Processor
 from penstock.store.database import Database
 from penstock.store.schema import ACTIVE_ITEM, WAITING_ITEM, work_items
 from penstock.work.heart import Heart
-from penstock.work.items import Claim
 from penstock.work.queue import WorkQueue
 
-log = logging.getLogger(__name__)
 TICK_SECONDS = 0.5
-STORE_RETRY_SECONDS = 2.0
-STORE_PATIENCE_SECONDS = 120.0
 
 
 @dataclass(slots=True)
@@ -94,9 +88,11 @@ class Drain:
             self._changed.notify_all()
 
     def _work(self, is_over: Callable[[], bool]) -> None:
+        lane = self._lane()
         try:
             while not self._stopping.is_set():
-                if self._do_one_batch_patiently():
+                if lane.do_one_batch():
+                    self.wake()
                     continue
                 # Asked first: what is recorded before the answer is found by the count after it.
                 nothing_will_come = is_over()
@@ -109,43 +105,16 @@ class Drain:
         finally:
             self.wake()
 
-    def _do_one_batch_patiently(self) -> bool:
-        """A database that is away for a while costs time, not the run."""
-        deadline = time.monotonic() + STORE_PATIENCE_SECONDS
-        while True:
-            try:
-                return self._do_one_batch()
-            except StoreUnavailable as error:
-                if time.monotonic() > deadline or self._stopping.is_set():
-                    raise
-                log.warning("trying again in %g s: %s", STORE_RETRY_SECONDS, error)
-                self._stopping.wait(STORE_RETRY_SECONDS)
-
-    def _do_one_batch(self) -> bool:
-        with self.database.write() as tx:
-            claim = self.queue.claim(
-                tx,
-                self.heart.owner,
-                stages=self.processor.stages,
-                limit=self.batch_size,
-                run_id=self.run_id,
-            )
-        if not claim:
-            return False
-        try:
-            self.processor.process(claim)
-        except BaseException:
-            self._give_back(claim)
-            raise
-        self.heart.completed += len(claim.items)
-        self.wake()
-        return True
-
-    def _give_back(self, claim: Claim) -> None:
-        try:
-            self.processor.give_back(claim)
-        except PenstockError as error:
-            log.warning("could not give items back, their lease will run out: %s", error)
+    def _lane(self) -> Lane:
+        return Lane(
+            self.database,
+            self.queue,
+            self.processor,
+            self.heart.owner,
+            self.batch_size,
+            self._stopping,
+            self.run_id,
+        )
 
     def _anything_left(self) -> bool:
         """Whether this drain has more to wait for: retries, and for a run other workers' items."""

@@ -33,9 +33,9 @@ class _Subject:
 
 def process_embed(line: Line, claim: Claim, *, identity: str, window_chars: int) -> Claim:
     """Embed these documents and close them; nothing follows."""
-    with line.database.write() as tx:
-        line.queue.start(tx, claim, claim.items)
-        subjects = _load_subjects(tx, line, claim.items, identity, window_chars)
+    items = line.begin(claim, claim.items)
+    with line.database.read() as tx:
+        subjects = _load_subjects(tx, line, items, identity, window_chars)
     to_embed = [s for s in subjects if s.text.strip() and not s.unchanged]
     keys = [f"{s.item.tenant_id}:{s.hash}" for s in to_embed]
     vectors = compute(line.steps.embed, keys, [s.text for s in to_embed])
@@ -69,9 +69,11 @@ class _Commit:
             skipped = queue.complete(tx, self.claim, empty, Outcome.SKIPPED)
             update_nodes(tx, [_status_row(tx, item, "skipped", "empty_text") for item in skipped])
             close_documents(tx, [*ours, *same, *skipped])
-            dead = [verdict for verdict in queue.fail(tx, self.claim, bad) if verdict.dead]
+            verdicts = queue.fail(tx, self.claim, bad)
+            dead = [verdict for verdict in verdicts if verdict.dead]
             bury(tx, dead)
             close_failed(tx, dead)
+        self.line.tell([(item, None) for item in (*ours, *same, *skipped)], verdicts)
 
     def _write_vectors(
         self, tx: Tx, subjects: Sequence[_Subject], vectors: Mapping[int, bytes]

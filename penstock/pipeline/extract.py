@@ -13,11 +13,11 @@ from penstock.documents import Extraction, ExtractionRequest, ExtractionSkipped,
 from penstock.llm.profiles import profile_named, profile_names
 from penstock.pipeline.batches import Line, compute, split_faults, update_nodes
 from penstock.pipeline.choice import profile_of
-from penstock.pipeline.closing import bury, carry_failure
+from penstock.pipeline.closing import bury, carry_failure, close_ended
 from penstock.pipeline.steps import ExtractionResult
 from penstock.store.database import Tx
 from penstock.store.schema import extractions, model_calls, nodes, texts
-from penstock.work.items import Claim, Outcome, WorkItem
+from penstock.work.items import Claim, Outcome, Verdict, WorkItem
 
 log = logging.getLogger(__name__)
 
@@ -37,9 +37,9 @@ def process_extract(line: Line, claim: Claim, *, go_on: bool, models: str) -> Cl
     `models` names the chain that answers, as part of the key. What the store already holds, and
     what stands in this batch twice, is not asked again.
     """
-    with line.database.write() as tx:
-        line.queue.start(tx, claim, claim.items)
-        questions = _load_questions(tx, line, claim.items, models)
+    items = line.begin(claim, claim.items)
+    with line.database.read() as tx:
+        questions = _load_questions(tx, line, items, models)
         kept = _find_kept(tx, questions)
     asked = {question.key: question for question in questions if question.key not in kept}
     requests = [question.request for question in asked.values()]
@@ -74,12 +74,15 @@ class _Commit:
             ours = self._complete(tx, done, Outcome.DONE, by_item)
             ours += self._complete(tx, reused, Outcome.REUSED, by_item)
             ours += self._skip(tx, skipped, by_item)
-            ours += self._fail(tx, bad)
+            verdicts = self.line.queue.fail(tx, self.claim, bad)
+            going_on = close_ended(tx, [*ours, *_bury_and_carry(tx, verdicts)])
             following = self.line.queue.open_next(
-                tx, self.claim, ours, Stage.EMBED, leased=self.go_on
+                tx, self.claim, going_on, Stage.EMBED, leased=self.go_on
             )
         for item, answer in done:
             log.info("Extraction completed: node %s, model %s", item.node_id, answer.model)
+        results: dict[int, Any] = {item.id: answer for item, answer in good}
+        self.line.tell([(item, results[item.id]) for item in ours], verdicts)
         return following
 
     def _complete(
@@ -116,13 +119,6 @@ class _Commit:
             }
             tx.execute(sa.update(nodes).where(nodes.c.id == item.node_id).values(values))
         return ours
-
-    def _fail(self, tx: Tx, faults: Sequence[tuple[WorkItem, Any]]) -> list[WorkItem]:
-        """Dead extractions are embedded all the same; the document ends as an error."""
-        verdicts = self.line.queue.fail(tx, self.claim, faults)
-        dead = [verdict for verdict in verdicts if verdict.dead]
-        bury(tx, dead)
-        return [carry_failure(verdict) for verdict in dead]
 
     def _keep(self, tx: Tx, answered: Sequence[tuple[_Question, Extraction]]) -> None:
         insert = tx.insert(extractions).on_conflict_do_nothing()
@@ -172,6 +168,13 @@ class _Commit:
             "fields": dict(answer.fields),
             "extracted_at": tx.now,
         }
+
+
+def _bury_and_carry(tx: Tx, verdicts: Sequence[Verdict]) -> list[WorkItem]:
+    """Dead extractions are embedded all the same; the document ends as an error."""
+    dead = [verdict for verdict in verdicts if verdict.dead]
+    bury(tx, dead)
+    return [carry_failure(verdict) for verdict in dead]
 
 
 def _load_questions(tx: Tx, line: Line, items: Sequence[WorkItem], models: str) -> list[_Question]:

@@ -5,7 +5,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from penstock.documents import Fault, Stage
-from penstock.errors import ConfigurationError, ErrorClass, StagePaused, StoreError
+from penstock.errors import (
+    ConfigurationError,
+    ErrorClass,
+    Interrupted,
+    StagePaused,
+    StoreError,
+)
 from penstock.pipeline.batches import Line
 from penstock.pipeline.closing import bury, close_failed
 from penstock.pipeline.embed import process_embed
@@ -35,7 +41,7 @@ class Processor:
         """
         try:
             self._process_together(claim)
-        except (ConfigurationError, StoreError):
+        except (ConfigurationError, StoreError, Interrupted):
             raise
         except Exception as error:
             log.exception("a batch of %d failed", len(claim.items))
@@ -62,7 +68,7 @@ class Processor:
             alone = replace(claim, items=(item,))
             try:
                 self._process_together(alone)
-            except (ConfigurationError, StoreError):
+            except (ConfigurationError, StoreError, Interrupted):
                 raise
             except Exception as own_error:
                 self._blame(alone, item, own_error)
@@ -77,6 +83,7 @@ class Processor:
             dead = [verdict for verdict in verdicts if verdict.dead]
             bury(tx, dead)
             close_failed(tx, dead)
+        self.line.tell([], verdicts)
 
     def _process_stage(self, stage: Stage, claim: Claim) -> Claim:
         try:

@@ -6,8 +6,10 @@ flows wrap them in cached Prefect tasks) without changing what is written, or wh
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
+from penstock.crawl.localfile import check_file
 from penstock.crawl.rawstore import RawStore
 from penstock.documents import (
     ExtractedText,
@@ -31,10 +33,13 @@ ExtractionResult = Extraction | ExtractionSkipped | Fault
 class RawReference:
     """Where a document's bytes lie, and what its source said about them."""
 
-    raw_key: str
+    raw_key: str | None
     name: str
     size: int
     media_type: str | None
+    source: str | None = None
+    path: str | None = None
+    """A user's own file, read where it lies; then there is no key."""
 
 
 class Steps(Protocol):
@@ -57,6 +62,7 @@ class DirectSteps:
     pool: TextPool
     extractor: Extractor
     embedder: Embedder
+    max_bytes: int
 
     def parse(self, keys: Sequence[str], documents: Sequence[RawReference]) -> list[TextResult]:
         del keys
@@ -77,13 +83,21 @@ class DirectSteps:
 
     def _load(self, document: RawReference) -> RawDocument | StoredDocument | Fault:
         try:
-            path = self.raw.locate(document.raw_key)
+            if document.path is not None:
+                size = check_file(Path(document.path), self.max_bytes)
+                return _stored(document, Path(document.path), size)
+            key = str(document.raw_key)
+            path = self.raw.locate(key)
             if path is not None:
-                # Whoever parses it reads it: the bytes need not travel through a pipe.
-                return StoredDocument(
-                    document.name, str(path.absolute()), document.size, document.media_type
-                )
-            content = self.raw.get(document.raw_key)
+                return _stored(document, path, document.size)
+            content = self.raw.get(key)
         except DocumentFault as error:
             return Fault.of(error)
-        return RawDocument(document.name, content, document.media_type)
+        return RawDocument(document.name, content, document.media_type, document.source)
+
+
+def _stored(document: RawReference, path: Path, size: int) -> StoredDocument:
+    """Whoever parses it reads it: the bytes need not travel through a pipe."""
+    return StoredDocument(
+        document.name, str(path.absolute()), size, document.media_type, document.source
+    )

@@ -1,14 +1,16 @@
 """Stage `text`: raw bytes become readable text."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
 from penstock.documents import ExtractedText, Stage
 from penstock.pipeline.batches import Line, compute, split_faults, update_nodes
-from penstock.pipeline.closing import MARKS, bury, close_failed
+from penstock.pipeline.closing import MARKS, bury, close_ended, close_failed
 from penstock.pipeline.steps import RawReference, TextResult
 from penstock.store.database import Tx
 from penstock.store.schema import nodes, texts
@@ -29,12 +31,11 @@ def process_text(line: Line, claim: Claim, *, go_on: bool) -> Claim:
 def _process_slice(
     line: Line, claim: Claim, items: Sequence[WorkItem], go_on: bool
 ) -> Sequence[WorkItem]:
-    with line.database.write() as tx:
-        line.queue.start(tx, claim, items)
-    references = [_reference(item) for item in items]
-    keys = [_key(item, reference) for item, reference in zip(items, references, strict=True)]
+    ours = line.begin(claim, items)
+    references = [_reference(item) for item in ours]
+    keys = [_key(line, item, one) for item, one in zip(ours, references, strict=True)]
     results = compute(line.steps.parse, keys, references)
-    return _commit(line, claim, items, results, go_on)
+    return _commit(line, claim, ours, results, go_on)
 
 
 def _commit(
@@ -45,14 +46,18 @@ def _commit(
     go_on: bool,
 ) -> Sequence[WorkItem]:
     good, bad = split_faults(items, results)
+    found = {item.id: text for item, text in good}
     with line.database.write() as tx:
         ours = line.queue.complete(tx, claim, [item for item, _ in good], Outcome.DONE)
-        _write_texts(tx, ours, {item.id: text for item, text in good})
+        _write_texts(tx, ours, found)
         verdicts = line.queue.fail(tx, claim, bad)
         dead = [verdict for verdict in verdicts if verdict.dead]
         bury(tx, dead)
         close_failed(tx, dead)
-        return line.queue.open_next(tx, claim, ours, Stage.EXTRACT, leased=go_on).items
+        going_on = close_ended(tx, ours)
+        following = line.queue.open_next(tx, claim, going_on, Stage.EXTRACT, leased=go_on)
+    line.tell([(item, found[item.id]) for item in ours], verdicts)
+    return following.items
 
 
 def _write_texts(tx: Tx, items: Sequence[WorkItem], found: dict[int, ExtractedText]) -> None:
@@ -74,7 +79,7 @@ def _node_row(tx: Tx, item: WorkItem, text: ExtractedText) -> dict[str, Any]:
         "b_title": text.title or _title_from(item.payload["external_id"]),
         "b_media_type": text.media_type,
         "b_metadata": dict(text.metadata),
-        "b_raw_key": item.payload["raw_key"],
+        "b_raw_key": item.payload.get("raw_key"),
         # The old marks belong to the old text; the new ones are committed with success.
         **dict.fromkeys((f"b_{mark}" for mark in MARKS), None),
         "b_updated_at": tx.now,
@@ -94,16 +99,31 @@ def _sequence_numbers(tx: Tx, node_ids: Sequence[str]) -> dict[str, int]:
     return {row.id: row.seq for row in tx.execute(query)}
 
 
-def _key(item: WorkItem, reference: RawReference) -> str:
+def _key(line: Line, item: WorkItem, reference: RawReference) -> str:
     # The name and the declared type settle what the bytes are when the bytes alone do not.
-    parts = (item.tenant_id, item.payload["content_hash"], reference.name, reference.media_type)
-    return ":".join(map(str, parts))
+    hints = (reference.name, reference.media_type, reference.source)
+    content = item.payload.get("content_hash") or _file_mark(reference)
+    return ":".join(map(str, (item.tenant_id, content, *hints, line.extractors)))
+
+
+def _file_mark(reference: RawReference) -> str:
+    """What stands for the content of a file that is read where it lies."""
+    path = Path(reference.path or "")
+    with suppress(OSError):
+        status = path.stat()
+        return f"{path}:{status.st_mtime_ns}:{status.st_size}"
+    return f"{path}:missing"
 
 
 def _reference(item: WorkItem) -> RawReference:
     payload = item.payload
     return RawReference(
-        payload["raw_key"], payload["external_id"], payload["size"], payload.get("media_type")
+        payload.get("raw_key"),
+        payload["external_id"],
+        payload.get("size", 0),
+        payload.get("media_type"),
+        payload.get("source"),
+        payload.get("path"),
     )
 
 

@@ -5,7 +5,7 @@ import os
 import platform
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from penstock import __version__
 from penstock.store.database import Database, Tx
 from penstock.store.schema import workers
+from penstock.work.items import Verdict, WorkItem
 from penstock.work.queue import WorkQueue
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,9 @@ class Heart:
 
     def __init__(self, database: Database, queue: WorkQueue, *, every_seconds: float) -> None:
         self.owner = new_owner()
-        self.completed = 0
+        self.items_completed = 0
+        self.items_failed = 0
+        self._counting = threading.Lock()
         self._database = database
         self._queue = queue
         self._every_seconds = every_seconds
@@ -50,9 +53,27 @@ class Heart:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stopping.set()
-        self._thread.join()
-        self._beat("stopped")
+        self.stop()
+
+    def stop(self) -> None:
+        """Beat for the last time; stopping a heart twice changes nothing."""
+        if not self._stopping.is_set():
+            self._stopping.set()
+            self._thread.join()
+            self._beat("stopped")
+
+    def started(self, items: Sequence[WorkItem]) -> None:
+        """As an observer of the path, a heart only counts."""
+        del items
+
+    def completed(self, item: WorkItem, result: object) -> None:
+        del item, result
+        with self._counting:
+            self.items_completed += 1
+
+    def failed(self, verdict: Verdict) -> None:
+        with self._counting:
+            self.items_failed += 1 if verdict.dead else 0
 
     def keep(self, renew: Callable[[Tx], object]) -> None:
         """Renew something else with every beat: a run's lease."""
@@ -92,5 +113,10 @@ class Heart:
         self._queue.renew(tx, self.owner)
 
     def _show_life(self, tx: Tx, status: str) -> None:
-        signs = {"status": status, "heartbeat_at": tx.now, "completed": self.completed}
+        signs = {
+            "status": status,
+            "heartbeat_at": tx.now,
+            "completed": self.items_completed,
+            "failed": self.items_failed,
+        }
         tx.execute(sa.update(workers).where(workers.c.id == self.owner).values(signs))

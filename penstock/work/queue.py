@@ -101,16 +101,21 @@ class WorkQueue:
             tx.execute(sa.update(work_items).where(ours).values(lease))
         return claim
 
-    def start(self, tx: Tx, claim: Claim, items: Sequence[WorkItem]) -> None:
-        """Say that work on these begins now; from here a worker's death counts as a rescue."""
+    def start(self, tx: Tx, claim: Claim, items: Sequence[WorkItem]) -> list[WorkItem]:
+        """Say that work on these begins now; from here a worker's death counts as a rescue.
+
+        The items that are still ours; the others need no work.
+        """
         begun = (
             sa.update(work_items)
             .where(_owned(claim, [item.id for item in items]))
             .values(started_at=tx.now)
-            .returning(work_items.c.node_id, work_items.c.stage)
+            .returning(work_items.c.id)
         )
-        ours = [(row.node_id, Stage(row.stage)) for row in tx.execute(begun)]
-        self._mark_nodes(tx, "processing", ours)
+        held = set(tx.execute(begun).scalars())
+        ours = [item for item in items if item.id in held]
+        self._mark_nodes(tx, "processing", [(item.node_id, item.stage) for item in ours])
+        return ours
 
     def complete(
         self, tx: Tx, claim: Claim, items: Sequence[WorkItem], outcome: Outcome
@@ -182,6 +187,10 @@ class WorkQueue:
         """Give back what is still ours, at no cost to the items."""
         ours = sa.and_(LEASED_ITEM, work_items.c.lease_token == claim.token)
         return self._to_pending(tx, ours, {})
+
+    def take_away(self, tx: Tx, *conditions: sa.ColumnElement[bool]) -> int:
+        """Make pending again what somebody is at, at no cost to the items; they cannot write."""
+        return self._to_pending(tx, sa.and_(LEASED_ITEM, *conditions), {})
 
     def take_back(self, tx: Tx, ids: Sequence[int], *, rescued: bool, note: str) -> int:
         """Make pending again what a dead worker held; a rescue is counted if it had begun."""

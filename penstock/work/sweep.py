@@ -35,11 +35,20 @@ class Swept:
         return Swept(self.freed + other.freed, self.rescued + other.rescued, self.dead + other.dead)
 
 
-def sweep_expired(tx: Tx, queue: WorkQueue, *, max_rescues: int, limit: int = 500) -> Swept:
-    """Take back every item whose lease has run out."""
+def sweep_expired(
+    tx: Tx,
+    queue: WorkQueue,
+    *,
+    max_rescues: int,
+    limit: int = 500,
+    which: sa.ColumnElement[bool] | None = None,
+) -> Swept:
+    """Take back every item whose lease has run out, or those that are named."""
+    if which is None:
+        which = work_items.c.lease_expires_at < tx.now
     expired = (
         sa.select(*item_columns(), work_items.c.started_at, work_items.c.lease_owner)
-        .where(LEASED_ITEM, work_items.c.lease_expires_at < tx.now)
+        .where(LEASED_ITEM, which)
         .order_by(work_items.c.id)
         .limit(limit)
         .with_for_update(skip_locked=True)
