@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.llm.extractor import Extractor
     from penstock.pipeline import steps as pipeline_steps
     from penstock.pipeline.drain import Drain
+    from penstock.pipeline.observer import Observer
     from penstock.pipeline.processor import Processor
     from penstock.runs.admission import Admission
     from penstock.runs.vocabulary import RunLease
@@ -77,9 +78,10 @@ class App:
 
     @cached_property
     def pool(self) -> "TextPool":
+        from penstock.text.extensions import collect_extensions
         from penstock.text.pool import TextPool
 
-        return TextPool(self.children)
+        return TextPool(self.children, extensions=collect_extensions(self.settings.extractors))
 
     @cached_property
     def extractor(self) -> "Extractor":
@@ -105,7 +107,9 @@ class App:
     def steps(self) -> "pipeline_steps.DirectSteps":
         from penstock.pipeline.steps import DirectSteps
 
-        return DirectSteps(self.raw, self.pool, self.extractor, self.embedder)
+        return DirectSteps(
+            self.raw, self.pool, self.extractor, self.embedder, self.settings.max_document_bytes
+        )
 
     @cached_property
     def fetch_threads(self) -> ThreadPoolExecutor:
@@ -120,9 +124,11 @@ class App:
         self,
         steps: "pipeline_steps.Steps | None" = None,
         stages: Collection[Stage] = tuple(Stage),
+        observer: "Observer | None" = None,
     ) -> "Processor":
         from penstock.llm.profiles import profile_names
         from penstock.pipeline.batches import Line
+        from penstock.pipeline.observer import NoObserver
         from penstock.pipeline.processor import Processor
 
         extraction = self.settings.extraction
@@ -132,7 +138,13 @@ class App:
                 f"EXTRACTION_PROFILE={extraction.profile} is not known: use one of {known}"
             )
         line = Line(
-            self.database, self.queue, steps or self.steps, extraction.version, extraction.profile
+            self.database,
+            self.queue,
+            steps or self.steps,
+            extraction.version,
+            extraction.profile,
+            self.pool.fingerprint,
+            observer or NoObserver(),
         )
         embedder = self.embedder
         return Processor(
@@ -181,6 +193,11 @@ class App:
 
     def close(self) -> None:
         """Stop what was started: threads, child processes, connections."""
+        self.stop_parts()
+        self.database.close()
+
+    def stop_parts(self) -> None:
+        """Stop threads and child processes; the database stays open."""
         built = self.__dict__
         if "fetch_threads" in built:
             self.fetch_threads.shutdown(cancel_futures=True)
@@ -188,7 +205,6 @@ class App:
             self.children.close()
         if "fetcher" in built:
             self.fetcher.close()
-        self.database.close()
 
     def __enter__(self) -> Self:
         return self
@@ -218,14 +234,15 @@ class App:
         return sweep
 
 
-def open_app(settings: Settings | None = None) -> App:
+def open_app(settings: Settings | None = None, *, timeout_seconds: float = 30.0) -> App:
     """Parts on a database of this version's schema.
 
     An empty database, or the embedded one, is brought there without asking. A Postgres that others
-    work on is migrated only when somebody says so: `penstock doctor --fix`.
+    work on is migrated only when somebody says so: `penstock doctor --fix`. `timeout_seconds` is
+    how long a writer waits for another writer of a SQLite file.
     """
     settings = settings or load_settings()
-    database = Database(settings.database_url)
+    database = Database(settings.database_url, timeout_seconds=timeout_seconds)
     if database.is_sqlite or current_revision(database) is None:
         migrate(database)
     else:

@@ -25,6 +25,8 @@ class RawDocument:
     content: bytes
     media_type: str | None = None
     """As declared by the source (an HTTP Content-Type header); never trusted alone."""
+    source: str | None = None
+    """The name of the source it came from (a company), for extractors made for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class StoredDocument:
     path: str
     size: int
     media_type: str | None = None
+    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from dotenv import dotenv_values
-from pydantic import AliasChoices, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from penstock.errors import ConfigurationError
 
@@ -142,11 +142,22 @@ class Settings(_Section):
         False, description="Let the crawler reach private and loopback addresses"
     )
     crawl_delay_seconds: float = Field(0.5, ge=0, description="Pause between requests to one host")
+    extractors: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="Modules or .py files with own text extractors, separated by commas",
+    )
     server_idle_seconds: float = Field(
         900, ge=0, description="The local Prefect server stops after this long unused; 0: never"
     )
     extraction: ExtractionSettings = Field(default_factory=ExtractionSettings)
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
+
+    @field_validator("extractors", mode="before")
+    @classmethod
+    def _split_names(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(name.strip() for name in value.split(",") if name.strip())
+        return value
 
     @property
     def database_url(self) -> str:

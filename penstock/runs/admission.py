@@ -20,7 +20,7 @@ from penstock.events.record import Event, record
 from penstock.runs.assessment import Assessment, Assessor, note_duplicate
 from penstock.runs.known import KnownNode, find_known
 from penstock.runs.lifecycle import guard
-from penstock.runs.vocabulary import DocumentStatus, RunLease
+from penstock.runs.vocabulary import DocumentStatus, Run, RunLease
 from penstock.store.database import Database, Tx
 from penstock.store.identifiers import new_node_id
 from penstock.store.schema import nodes, run_documents, work_items
@@ -187,10 +187,10 @@ class _Stored:
             ids[self.external_id],
             stage,
             run_id=run.id,
-            payload=self._payload(run.profile),
+            payload=self._payload(run),
         )
 
-    def _payload(self, profile: str | None) -> dict[str, Any]:
+    def _payload(self, run: Run) -> dict[str, Any]:
         marks = self.assessed.marks or Marks()
         payload = {
             "external_id": self.external_id,
@@ -201,7 +201,8 @@ class _Stored:
             "simhash": None if marks.simhash is None else to_signed(marks.simhash),
             "etag": marks.etag,
             "last_modified": marks.last_modified,
-            "profile": profile,
+            "profile": run.profile,
+            "source": run.source_name,
         }
         return {name: value for name, value in payload.items() if value is not None}
 

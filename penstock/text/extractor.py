@@ -8,7 +8,6 @@ from penstock.errors import DocumentFault, ErrorClass
 from penstock.text import kinds
 from penstock.text.characters import clean_metadata, clean_text, clean_title
 from penstock.text.docx import extract_docx
-from penstock.text.html import extract_page, read_page
 from penstock.text.kinds import detect_media_type
 from penstock.text.pdf import extract_pdf
 from penstock.text.plain import (
@@ -19,7 +18,8 @@ from penstock.text.plain import (
     extract_rst,
     extract_xml,
 )
-from penstock.text.postings import describe_posting, extract_posting
+from penstock.text.registry import CustomExtractor, registered_extractors
+from penstock.text.webpage import extract_web_page
 
 _PACKAGES = {"docx": "python-docx", "charset_normalizer": "charset-normalizer"}
 _ENCRYPTED_OFFICE = "EncryptedPackage".encode("utf-16-le")
@@ -29,14 +29,45 @@ def extract_text(raw: RawDocument) -> ExtractedText:
     """Readable, clean text of one document; raises DocumentFault when there is none to be had."""
     if not raw.content:
         raise DocumentFault(ErrorClass.EMPTY, f"{raw.name}: the file is empty (0 bytes)")
-    extracted = _clean(_dispatch(raw))
+    extracted = _clean(_extract(raw))
     if not extracted.text:
         raise DocumentFault(ErrorClass.EMPTY, f"{raw.name}: there is no text in it")
     return extracted
 
 
-def _dispatch(raw: RawDocument) -> ExtractedText:
+def _extract(raw: RawDocument) -> ExtractedText:
     media_type = detect_media_type(raw)
+    for custom in registered_extractors():
+        if custom.wants(raw, media_type):
+            found = _run_custom(custom, raw, media_type)
+            if found is not None:
+                return found
+    return _dispatch(raw, media_type)
+
+
+def _run_custom(custom: CustomExtractor, raw: RawDocument, media_type: str) -> ExtractedText | None:
+    try:
+        found = custom.extract(raw)
+    except (DocumentFault, MemoryError):
+        raise
+    except ImportError as error:
+        raise _missing_library(raw, error, custom.install) from error
+    except Exception as error:
+        raise _custom_fault(raw, custom, f"failed ({type(error).__name__}: {error})") from error
+    if isinstance(found, str):
+        return ExtractedText(found, media_type=media_type)
+    if found is None or isinstance(found, ExtractedText):
+        return found
+    raise _custom_fault(
+        raw, custom, f"returned {type(found).__name__}, not text, an ExtractedText or None"
+    )
+
+
+def _custom_fault(raw: RawDocument, custom: CustomExtractor, what: str) -> DocumentFault:
+    return DocumentFault(ErrorClass.UNKNOWN, f"{raw.name}: the extractor {custom.name!r} {what}")
+
+
+def _dispatch(raw: RawDocument, media_type: str) -> ExtractedText:
     extract = _EXTRACTORS.get(media_type)
     if extract is None:
         raise _refusal(raw, media_type)
@@ -53,15 +84,10 @@ def _dispatch(raw: RawDocument) -> ExtractedText:
         ) from error
 
 
-def _extract_web_page(raw: RawDocument) -> ExtractedText:
-    page = read_page(raw)
-    return extract_posting(page) or describe_posting(extract_page(page), page, raw.name)
-
-
 _EXTRACTORS: dict[str, Callable[[RawDocument], ExtractedText]] = {
     kinds.PDF: extract_pdf,
     kinds.DOCX: extract_docx,
-    kinds.HTML: _extract_web_page,
+    kinds.HTML: extract_web_page,
     kinds.XML: extract_xml,
     kinds.JSON: extract_json,
     kinds.CSV: extract_csv,
@@ -120,10 +146,13 @@ def _opens_as_zip(content: bytes) -> bool:
         return False
 
 
-def _missing_library(raw: RawDocument, error: ImportError) -> DocumentFault:
+def _missing_library(
+    raw: RawDocument, error: ImportError, install: str | None = None
+) -> DocumentFault:
     module = (error.name or "penstock").split(".")[0]
     package = _PACKAGES.get(module, module)
+    command = install or f"pip install {package}"
     return DocumentFault(
         ErrorClass.EXTRACTOR_MISSING,
-        f"{raw.name}: the library {package} cannot be imported ({error}): pip install {package}",
+        f"{raw.name}: the library {package} cannot be imported ({error}): {command}",
     )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from penstock.documents import ExtractedText, Fault, RawDocument, StoredDocument
 from penstock.isolation.job import Job
 from penstock.isolation.pool import ChildPool
+from penstock.text.extensions import Extensions
 
 Outcome = ExtractedText | Fault
 
@@ -16,16 +17,27 @@ class TextPool:
     """Turns documents into text in children that others may share; safe from several threads."""
 
     def __init__(
-        self, children: ChildPool, *, text_chars: int = 5_000_000, extractor: str = EXTRACTOR
+        self,
+        children: ChildPool,
+        *,
+        text_chars: int = 5_000_000,
+        extractor: str = EXTRACTOR,
+        extensions: Extensions | None = None,
     ) -> None:
         """`extractor` is an import path, `module:function`, for the children to find it by."""
+        extensions = extensions or Extensions()
+        self.fingerprint = extensions.fingerprint
         self._children = children
         self._job: Job[RawDocument | StoredDocument, ExtractedText] = Job(
             function="penstock.text.child:extract_within",
             doing="extracting its text",
             name_of=lambda document: document.name,
             size_of=_size,
-            options={"extractor": extractor, "text_chars": text_chars},
+            options={
+                "extractor": extractor,
+                "text_chars": text_chars,
+                "extensions": extensions,
+            },
         )
 
     def extract_many(self, documents: Sequence[RawDocument | StoredDocument]) -> list[Outcome]:

@@ -1,0 +1,116 @@
+"""How users' extractors get from the program into the children that run them."""
+
+import hashlib
+import inspect
+import pickle
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+
+from penstock.errors import ConfigurationError
+from penstock.text.registry import CustomExtractor, add_extractor, registered_extractors
+
+ENTRY_POINTS = "penstock.extractors"
+SETTING = "PENSTOCK_EXTRACTORS"
+
+
+@dataclass(frozen=True, slots=True)
+class Extensions:
+    """Where a child finds every extractor that this program knows."""
+
+    modules: tuple[str, ...] = ()
+    """Names of modules, or paths of Python files, that register extractors when imported."""
+    pickled: bytes = b""
+    """Those that the program registered itself, by value where they cannot be imported."""
+    fingerprint: str = ""
+    """Changes when their code changes; empty without any."""
+
+
+def collect_extensions(named: Sequence[str] = ()) -> Extensions:
+    """What is named in the settings, installed as an entry point, or registered by this program."""
+    installed = sorted({entry.module for entry in entry_points(group=ENTRY_POINTS)})
+    modules = (*installed, *map(_absolute, named))
+    own = registered_extractors()
+    if not modules and not own:
+        return Extensions()
+    code = hashlib.sha256("\n".join(modules).encode())
+    for piece in (*map(_code_of_module, modules), *map(_code_of_function, own)):
+        code.update(piece)
+    return Extensions(modules, _pickle(own), code.hexdigest())
+
+
+@cache
+def load_extensions(extensions: Extensions) -> None:
+    """Register them all in this process, once."""
+    for module in extensions.modules:
+        _load_module(module)
+    if extensions.pickled:
+        for custom in pickle.loads(extensions.pickled):
+            add_extractor(custom)
+
+
+def _absolute(module: str) -> str:
+    # A child may have another working folder than the program that names a file.
+    return str(Path(module).absolute()) if module.endswith(".py") else module
+
+
+def _pickle(own: Sequence[CustomExtractor]) -> bytes:
+    if not own:
+        return b""
+    import cloudpickle  # type: ignore[import-untyped]
+
+    pickled: bytes = cloudpickle.dumps(own)
+    return pickled
+
+
+def _load_module(module: str) -> None:
+    try:
+        if module.endswith(".py"):
+            _load_file(Path(module))
+        else:
+            import_module(module)
+    except ImportError as error:
+        missing = (error.name or "").split(".")[0]
+        advice = f"`pip install {missing}`, or " if missing and missing != module else ""
+        raise ConfigurationError(
+            f"the extractors in {module} cannot be imported ({error}): {advice}"
+            f"correct {SETTING} or uninstall the package that names them"
+        ) from error
+    except Exception as error:
+        raise ConfigurationError(
+            f"the extractors in {module} cannot be loaded ({type(error).__name__}: {error}): "
+            f"mend that module, or take it out of {SETTING}"
+        ) from error
+
+
+def _load_file(path: Path) -> None:
+    spec = spec_from_file_location(f"penstock_extractors_{path.stem}", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise ImportError(f"there is no Python file {path}")
+    spec.loader.exec_module(module_from_spec(spec))
+
+
+def _code_of_module(module: str) -> bytes:
+    with suppress(ImportError, ValueError, OSError):
+        spec = None if module.endswith(".py") else find_spec(module)
+        origin = module if spec is None else spec.origin
+        return Path(origin or "").read_bytes()
+    return b""
+
+
+def _code_of_function(custom: CustomExtractor) -> bytes:
+    return "\n".join([custom.name, *_source(custom)]).encode()
+
+
+def _source(custom: CustomExtractor) -> Iterator[str]:
+    # What was typed into a prompt has no source; its name and its bytecode must do.
+    try:
+        yield inspect.getsource(custom.extract)
+    except (OSError, TypeError):
+        code = getattr(custom.extract, "__code__", None)
+        yield repr((custom.extract, code and code.co_code))
