@@ -1,3 +1,35 @@
 """Penstock: from piles of pages and files to structured, searchable records."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.documents import ExtractedText, RawDocument
+    from penstock.text.registry import extractor
+    from penstock.worker import Database, ExtractionWorker, register_signal_handlers
+
 __version__ = "0.1.0"
+__all__ = [
+    "Database",
+    "ExtractedText",
+    "ExtractionWorker",
+    "RawDocument",
+    "extractor",
+    "register_signal_handlers",
+]
+
+_HOMES = {
+    "Database": "penstock.worker",
+    "ExtractionWorker": "penstock.worker",
+    "register_signal_handlers": "penstock.worker",
+    "ExtractedText": "penstock.documents",
+    "RawDocument": "penstock.documents",
+    "extractor": "penstock.text.registry",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """What programs use, imported when they do: a command that needs none of it stays quick."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

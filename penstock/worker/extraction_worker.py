@@ -1,0 +1,229 @@
+"""A pool of worker threads for programs that embed Penstock."""
+
+import atexit
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from penstock.bootstrap import App, ensure_vector_index
+from penstock.documents import Stage
+from penstock.pipeline.lane import Lane
+from penstock.worker.callbacks import Callbacks
+from penstock.worker.control import Control
+from penstock.worker.database import Database
+from penstock.worker.queue import QueueManager
+from penstock.worker.status import worker_status
+from penstock.worker.sweeper import Sweeper
+from penstock.worker.thread import JobTeller, WorkerThread
+
+log = logging.getLogger(__name__)
+MIN_TIMEOUT_SECONDS = 10.0
+# A lease outlasts two lost heartbeats.
+BEATS_PER_LEASE = 3
+EXIT_SECONDS = 5.0
+
+
+class ExtractionWorker:
+    """Threads that claim jobs and process them, each document in a child that can be killed.
+
+    By default attachments become text; `stages=("text", "extract", "embed")` goes on to fields and
+    vectors. Use `start` and `stop`, or a `with` block.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        num_workers: int = 2,
+        max_retries: int = 3,
+        extraction_timeout: float = 300,
+        heartbeat_interval: float = 10,
+        poll_interval: float = 1.0,
+        stages: Sequence[Stage | str] = (Stage.TEXT,),
+        batch_size: int = 1,
+    ) -> None:
+        """`extraction_timeout`: seconds until a document's child is killed, at least 10.
+        `batch_size`: jobs that a thread claims together; more is quicker, one at a time is fairer.
+        """
+        if num_workers < 1 or max_retries < 0 or batch_size < 1:
+            raise ValueError("num_workers and batch_size start at 1, max_retries at 0")
+        if min(extraction_timeout, heartbeat_interval, poll_interval) <= 0:
+            raise ValueError("timeouts and intervals are more than 0 seconds")
+        self.num_workers = num_workers
+        self.stages = tuple(stage for stage in Stage if stage in map(Stage, stages))
+        self.queue = QueueManager(db, max_retries, self.stages)
+        self.keeps_program_alive = False
+        self._db = db
+        self._extraction_timeout = _with_floor(extraction_timeout)
+        self._heartbeat_interval = heartbeat_interval
+        self._poll_interval = poll_interval
+        self._batch_size = batch_size
+        self._callbacks = Callbacks()
+        self._control = Control()
+        self._lock = threading.Lock()
+        self._threads: list[WorkerThread] = []
+        self._sweeper: Sweeper | None = None
+        self._app: App | None = None
+        self._started_at: float | None = None
+
+    def start(self) -> None:
+        """Start the threads; starting a worker that runs changes nothing."""
+        with self._lock:
+            if self.is_running():
+                return
+            paused, self._control = self._control.paused, Control()
+            self._control.pause(paused)
+            self._app = self._build_app()
+            if Stage.EMBED in self.stages:
+                ensure_vector_index(self._app)
+            self._threads = [self._build_thread(self._app) for _ in range(self.num_workers)]
+            self._sweeper = Sweeper(self._app, self._control)
+            self._started_at = time.monotonic()
+            for thread in (*self._threads, self._sweeper):
+                thread.start()
+        atexit.register(self._stop_at_exit)
+
+    def stop(self, timeout: float = 60.0) -> bool:
+        """Finish the jobs under way, for at most `timeout` seconds. False when some did not
+        finish: they are pending again, and the threads that were at them can no longer write."""
+        with self._lock:
+            self._control.stop()
+            deadline = time.monotonic() + timeout
+            for thread in self._threads:
+                thread.join(max(0.0, deadline - time.monotonic()))
+            late = [thread for thread in self._threads if thread.is_alive()]
+            for thread in late:
+                log.warning("worker %s did not finish in time, its job is released", thread.name)
+                thread.lane.give_back()
+            self._end_parts()
+        atexit.unregister(self._stop_at_exit)
+        return not late
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the worker is stopped, by a signal or another thread; True when it is."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for thread in self._threads:
+            thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        return not self.is_running()
+
+    def pause(self) -> None:
+        """Start no further job; those under way are finished."""
+        self._control.pause(True)
+        self._callbacks.emit("worker_paused")
+
+    def resume(self) -> None:
+        self._control.pause(False)
+        self._control.wake()
+        self._callbacks.emit("worker_resumed")
+
+    def is_running(self) -> bool:
+        alive = any(thread.is_alive() for thread in self._threads)
+        return alive and not self._control.stopping.is_set()
+
+    def is_paused(self) -> bool:
+        return self._control.paused
+
+    def enqueue(self, attachment_id: int, priority: int = 0) -> int | None:
+        """Ask for an attachment to be processed; the job's id, or None when one is active."""
+        job_id = self.queue.enqueue(attachment_id, priority)
+        self._control.wake()
+        return job_id
+
+    def enqueue_batch(self, attachment_ids: Sequence[int], priority: int = 0) -> list[int]:
+        """All of them or, when one id is unknown, none; the ids of the new jobs."""
+        job_ids = self.queue.enqueue_batch(attachment_ids, priority)
+        self._control.wake()
+        return job_ids
+
+    def retry_failed_jobs(self, job_ids: Sequence[int] | None = None) -> int:
+        """Give failed jobs, or these, all their retries again; how many there were."""
+        chosen: Sequence[int | None] = [None] if job_ids is None else job_ids
+        count = sum(self.queue.retry_failed(job_id) for job_id in chosen)
+        self._control.wake()
+        return count
+
+    def get_status(self) -> dict[str, Any]:
+        """What the worker is doing and how the queue stands, as plain values."""
+        uptime = 0.0 if self._started_at is None else time.monotonic() - self._started_at
+        with self._db.app.database.read() as tx:
+            return {
+                "running": self.is_running(),
+                "paused": self.is_paused(),
+                "num_workers": self.num_workers,
+                **worker_status(tx, self._threads, self.queue.get_queue_stats(), uptime),
+            }
+
+    def get_recent_jobs(self, limit: int = 20) -> list[dict[str, Any]]:
+        """The latest jobs, newest first."""
+        return [job.as_dict() for job in self.queue.get_recent_jobs(limit)]
+
+    def on(self, event: str, callback: Callable[..., object]) -> None:
+        """Have a function called at an event; see `penstock.worker.callbacks.EVENTS`."""
+        self._callbacks.add(event, callback)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _build_app(self) -> App:
+        settings = self._db.app.settings
+        beat = self._heartbeat_interval
+        changed = {
+            "text_timeout_seconds": self._extraction_timeout,
+            "text_processes": self.num_workers,
+            "heartbeat_seconds": beat,
+            "lease_seconds": max(settings.lease_seconds, BEATS_PER_LEASE * beat),
+        }
+        app = App(settings.model_copy(update=changed), self._db.app.database)
+        app.queue = self.queue.rules_with(lease_seconds=app.settings.lease_seconds)
+        return app
+
+    def _build_thread(self, app: App) -> WorkerThread:
+        heart = app.heart()
+
+        def build_lane(teller: JobTeller) -> Lane:
+            processor = app.processor(stages=self.stages, observer=teller)
+            stopping = self._control.stopping
+            return Lane(app.database, app.queue, processor, heart.owner, self._batch_size, stopping)
+
+        return WorkerThread(
+            heart,
+            build_lane,
+            self._control,
+            self._callbacks,
+            self._poll_interval,
+            daemon=not self.keeps_program_alive,
+        )
+
+    def _end_parts(self) -> None:
+        """Closing the children ends also the threads that wait for one of them."""
+        if self._app is None or self._sweeper is None:
+            return
+        self._app.stop_parts()
+        for thread in (*self._threads, self._sweeper):
+            thread.join(EXIT_SECONDS)
+        for thread in self._threads:
+            thread.heart.stop()
+
+    def _stop_at_exit(self) -> None:
+        self.stop(timeout=EXIT_SECONDS)
+
+
+def _with_floor(seconds: float) -> float:
+    if seconds < MIN_TIMEOUT_SECONDS:
+        log.warning(
+            "extraction_timeout=%g is raised to %g s, the shortest there is",
+            seconds,
+            MIN_TIMEOUT_SECONDS,
+        )
+    return max(seconds, MIN_TIMEOUT_SECONDS)

@@ -1,0 +1,36 @@
+"""A worker's own recovery: takes back what dead workers held, now and then."""
+
+import logging
+import threading
+
+from penstock.bootstrap import App
+from penstock.errors import PenstockError
+from penstock.recovery import recover
+from penstock.worker.control import Control
+
+log = logging.getLogger(__name__)
+
+
+class Sweeper(threading.Thread):
+    """Recovers once at the start and then at every sweep."""
+
+    def __init__(self, app: App, control: Control) -> None:
+        super().__init__(name="penstock-sweeper", daemon=True)
+        self._app = app
+        self._control = control
+
+    def run(self) -> None:
+        while not self._control.stopping.is_set():
+            self._recover()
+            self._control.stopping.wait(self._app.settings.sweep_seconds)
+
+    def _recover(self) -> None:
+        try:
+            found = recover(
+                self._app.database, self._app.queue, max_rescues=self._app.settings.max_rescues
+            )
+        except PenstockError as error:
+            log.warning("recovery did not get through, the next sweep tries again: %s", error)
+            return
+        if found.items:
+            self._control.wake()
