@@ -5,7 +5,18 @@ from typing import Annotated
 
 import typer
 
-from entrypoints.cli import config, demo, doctor, ingest, nodes, runs, search, servers, status
+from entrypoints.cli import (
+    config,
+    demo,
+    doctor,
+    ingest,
+    nodes,
+    runs,
+    search,
+    servers,
+    status,
+    worker,
+)
 from entrypoints.cli.output import print_error, print_json
 from penstock import __version__
 from penstock.errors import PenstockError, UsageError
@@ -24,6 +35,7 @@ app.command("show")(nodes.show)
 app.command("nodes")(nodes.nodes)
 app.add_typer(runs.app, name="runs")
 app.command("run")(runs.run)
+app.command("worker")(worker.worker)
 app.command("status")(status.status)
 app.command("config")(config.config)
 app.command("doctor")(doctor.doctor)
