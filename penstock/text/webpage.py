@@ -2,7 +2,7 @@
 
 from penstock.documents import ExtractedText, RawDocument
 from penstock.text.html import extract_page, read_page
-from penstock.text.postings import extract_posting
+from penstock.text.postings.posting import extract_posting
 
 
 def extract_web_page(raw: RawDocument) -> ExtractedText:

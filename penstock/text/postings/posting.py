@@ -1,179 +1,116 @@
-"""Job postings described by JSON-LD (https://schema.org/JobPosting) inside a page."""
+"""Job postings of web pages: found in JSON-LD, in embedded state or on the page, told in fields."""
 
-import html
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from penstock.documents import ExtractedText
-from penstock.text.characters import clean_line
-from penstock.text.html import Page, visible_text
+from penstock.text.html import Page
 from penstock.text.kinds import HTML
-from penstock.text.requirements import split_requirements
+from penstock.text.postings.blocks import Block, join_blocks
+from penstock.text.postings.closing import drop_closing, find_pay_range
+from penstock.text.postings.fields import Posting
+from penstock.text.postings.identity import PageIdentity, identify_page
+from penstock.text.postings.linked import find_linked_posting
+from penstock.text.postings.page import find_page_posting
+from penstock.text.postings.requirements import split_blocks
+from penstock.text.postings.runs import break_runs
+from penstock.text.postings.state import find_state_posting
 
 SCHEMA_TYPE = "JobPosting"
-_REQUIREMENTS = (
-    "qualifications",
-    "experienceRequirements",
-    "educationRequirements",
-    "skills",
-)
-_JOB_ADDRESS = re.compile(r"(?<![a-z])(jobs?|careers?|positions?|vacanc\w+|openings?|postings?)\b")
-_TAG = re.compile(r"<[a-zA-Z/][^<>]*>")
-_ESCAPED_TAG = re.compile(r"&lt;/?[a-zA-Z]")
+# Short values beside a posting's body (`Java, SQL`) repeat what its requirements say.
+_TAGS_CHARS = 120
+_FACTS = ("company", "location", "employment_type", "salary", "date_posted", "valid_through")
+_SHOWN_FACTS = ("company", "location", "employment_type", "salary")
+# Most postings have one of these words in their text or data, and few other pages do. Long words
+# are found fastest, and this is looked for in every page there is.
+_HINTS = ("JobPosting", "esponsibilit", "ualification", "equirement")
 
 
-def extract_posting(page: Page) -> ExtractedText | None:
-    """The posting as fields and ordered text; None when the page describes no job."""
-    posting = next(_postings(page), None)
-    fields = _posting_fields(posting) if posting else {}
-    if not fields.get("title") or not fields.get("description"):
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A posting with its body split."""
+
+    posting: Posting
+    told: tuple[Block, ...]
+    asked: tuple[Block, ...]
+
+
+def extract_posting(page: Page, name: str = "") -> ExtractedText | None:
+    """The posting as fields and ordered text; None when the page is not about one job."""
+    identity = identify_page(page, name)
+    hiring = identity.has_job_address or identity.speaks_of_jobs
+    if not hiring and not any(hint in page.source for hint in _HINTS):
         return None
+    found = _find(page, identity)
+    return _describe(found, identity) if found else None
+
+
+def _find(page: Page, identity: PageIdentity) -> _Told | None:
+    """The first source that tells the requirements apart, with the facts of all before it."""
+    first: _Told | None = None
+    for posting in _sources(page, identity):
+        found = _split(posting)
+        if first and found.asked:
+            return replace(found, posting=_with_facts(first.posting, found.posting))
+        if found.asked:
+            return found
+        first = first or (found if found.told else None)
+    return first and _split(replace(first.posting, body=tuple(break_runs(first.posting.body))))
+
+
+def _sources(page: Page, identity: PageIdentity) -> Iterator[Posting]:
+    for find in (find_linked_posting, find_state_posting, find_page_posting):
+        posting = find(page, identity)
+        if posting:
+            yield posting
+
+
+def _with_facts(facts: Posting, body: Posting) -> Posting:
+    known = {fact: getattr(facts, fact) or getattr(body, fact) for fact in _FACTS}
+    return replace(body, title=facts.title, **known)
+
+
+def _split(posting: Posting) -> _Told:
+    body = drop_closing(posting.body)
+    told, asked = split_blocks(body, headed=bool(posting.requirements))
+    kept_apart = _new_blocks(posting.requirements, asked)
+    if asked and sum(len(block.text) for block in kept_apart) < _TAGS_CHARS:
+        kept_apart = []
+    repeated = {block.text for block in kept_apart}
+    told = [block for block in told if block.text not in repeated]
+    salary = posting.salary or find_pay_range(posting.body)
+    return _Told(replace(posting, salary=salary), tuple(told), (*asked, *kept_apart))
+
+
+def _new_blocks(blocks: Sequence[Block], known: Sequence[Block]) -> list[Block]:
+    letters = _letters(known)
+    return [block for block in blocks if _letters([block]) not in letters]
+
+
+def _letters(blocks: Sequence[Block]) -> str:
+    return re.sub(r"[\W_]+", "", "".join(block.text for block in blocks)).casefold()
+
+
+def _describe(found: _Told, identity: PageIdentity) -> ExtractedText:
+    posting = found.posting
+    facts = {fact: getattr(posting, fact) for fact in _FACTS}
+    facts["company"] = posting.company or identity.company
+    sections = {"description": join_blocks(found.told), "requirements": join_blocks(found.asked)}
+    head = [posting.title, *(facts[fact] for fact in _SHOWN_FACTS)]
     return ExtractedText(
-        text=_posting_text(fields),
-        title=fields["title"],
+        text="\n\n".join(["\n".join(filter(None, head)), *_reading_order(found)]),
+        title=posting.title,
         media_type=HTML,
-        metadata={**_with_requirements(fields), "schema_type": SCHEMA_TYPE},
+        metadata={"title": posting.title, **facts, **sections, "schema_type": SCHEMA_TYPE},
     )
 
 
-def describe_posting(extracted: ExtractedText, page: Page, name: str) -> ExtractedText:
-    """The fields that can be told from the plain page of a job, when its address says it is one."""
-    if not _JOB_ADDRESS.search(name):
-        return extracted
-    description, requirements = split_requirements(extracted.text)
-    if not requirements:
-        return extracted
-    company = page.tree.xpath("string(//meta[@property='og:site_name']/@content)")
-    fields = {"title": extracted.title, "company": clean_line(company)}
-    parts = {"description": description, "requirements": requirements}
-    found = {**fields, **parts, "schema_type": SCHEMA_TYPE}
-    return replace(extracted, metadata={**extracted.metadata, **found})
-
-
-def _postings(page: Page) -> Iterator[Mapping[str, Any]]:
-    if "JobPosting" not in page.source:
-        return
-    for script in page.tree.xpath("//script[contains(@type, 'ld+json')]"):
-        try:
-            yield from _find_postings(json.loads(_bare_json(script.text or ""), strict=False))
-        except (ValueError, RecursionError):
-            continue
-
-
-def _bare_json(script: str) -> str:
-    """Some sites wrap the script in comment or CDATA marks, for browsers long gone."""
-    return re.sub(r"^\s*(/\*|//|<!--|<!\[CDATA\[|\*/)+|(/\*|//|-->|\]\]>|\*/|;)+\s*$", "", script)
-
-
-def _find_postings(node: Any) -> Iterator[Mapping[str, Any]]:
-    if isinstance(node, list):
-        for item in node:
-            yield from _find_postings(item)
-    elif isinstance(node, dict):
-        kinds = node.get("@type")
-        if "JobPosting" in (kinds if isinstance(kinds, list) else [kinds]):
-            yield node
-        else:
-            yield from _find_postings([v for v in node.values() if isinstance(v, dict | list)])
-
-
-def _posting_fields(posting: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "title": clean_line(_plain(posting.get("title") or posting.get("name"))),
-        "company": _name(posting.get("hiringOrganization")),
-        "location": _location(posting),
-        "employment_type": ", ".join(_strings(posting.get("employmentType"))),
-        "salary": _salary(posting.get("baseSalary") or posting.get("estimatedSalary")),
-        "date_posted": _name(posting.get("datePosted")),
-        "valid_through": _name(posting.get("validThrough")),
-        "description": _plain(posting.get("description")),
-        "responsibilities": _plain(posting.get("responsibilities")),
-        "requirements": "\n".join(filter(None, (_plain(posting.get(k)) for k in _REQUIREMENTS))),
-    }
-
-
-def _posting_text(fields: Mapping[str, Any]) -> str:
-    facts = ("company", "location", "employment_type", "salary")
-    head = [fields["title"], *(fields[fact] for fact in facts)]
-    sections = ["\n".join(filter(None, head)), fields["description"]]
-    sections += (
-        f"{name.capitalize()}\n{fields[name]}"
-        for name in ("responsibilities", "requirements")
-        if fields[name] and fields[name] not in fields["description"]
-    )
-    return "\n\n".join(sections)
-
-
-def _with_requirements(fields: dict[str, Any]) -> dict[str, Any]:
-    if fields["requirements"]:
-        return fields
-    description, requirements = split_requirements(fields["description"])
-    return {**fields, "description": description, "requirements": requirements}
-
-
-def _plain(value: Any) -> str:
-    """Readable text of a value that may be HTML, once or twice escaped, or an object."""
-    if isinstance(value, list):
-        return "\n".join(filter(None, map(_plain, value)))
-    if isinstance(value, Mapping):
-        return _plain(value.get("description") or value.get("name") or value.get("value"))
-    text = "" if value is None else str(value)
-    if _ESCAPED_TAG.search(text) and not _TAG.search(text):
-        text = html.unescape(text)
-    return visible_text(text) if _TAG.search(text) else html.unescape(text).strip()
-
-
-def _name(value: Any) -> str:
-    return ", ".join(_strings(value))
-
-
-def _strings(value: Any) -> list[str]:
-    """The names in a value that may be a string, an object with a name, or a list of them."""
-    if isinstance(value, list):
-        return _distinct(name for item in value for name in _strings(item))
-    if isinstance(value, Mapping):
-        return _strings(value.get("name") or value.get("legalName"))
-    return _distinct([clean_line(html.unescape(str(value)))]) if value is not None else []
-
-
-def _distinct(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(filter(None, names)))
-
-
-def _location(posting: Mapping[str, Any]) -> str:
-    places = posting.get("jobLocation")
-    found = [_place(place) for place in (places if isinstance(places, list) else [places])]
-    if "TELECOMMUTE" in _strings(posting.get("jobLocationType")):
-        found.append(f"Remote {_name(posting.get('applicantLocationRequirements'))}".strip())
-    return "; ".join(_distinct(found))
-
-
-def _place(place: Any) -> str:
-    if not isinstance(place, Mapping):
-        return _name(place)
-    address = place.get("address")
-    if not isinstance(address, Mapping):
-        return _name(address) or _name(place)
-    parts = ("addressLocality", "addressRegion", "addressCountry")
-    names = (name for part in parts for name in _name(address.get(part)).split(","))
-    return ", ".join(_distinct(map(str.strip, names))) or _name(place)
-
-
-def _salary(salary: Any) -> str:
-    if not isinstance(salary, Mapping):
-        return _name(salary)
-    value = salary.get("value", salary)
-    amounts = value if isinstance(value, Mapping) else {"value": value}
-    bounds = [amounts.get("minValue"), amounts.get("maxValue")]
-    figures = _distinct(str(bound) for bound in bounds if bound is not None)
-    amount = "–".join(figures) or _name(amounts.get("value"))
-    unit = _name(amounts.get("unitText") or salary.get("unitText")).lower()
-    pieces = (
-        amount,
-        _name(salary.get("currency") or amounts.get("currency")),
-        unit and f"/ {unit}",
-    )
-    return " ".join(filter(None, pieces)) if amount else ""
+def _reading_order(found: _Told) -> Iterator[str]:
+    """The body as it stands, then what its source keeps apart."""
+    shown = {*found.told, *found.asked}
+    body = [block for block in found.posting.body if block in shown]
+    yield join_blocks(body)
+    apart = _new_blocks(found.asked, body)
+    if apart:
+        yield join_blocks([Block("Requirements"), *apart])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.text.extractor import extract_text
-from penstock.text.requirements import split_requirements
+from penstock.text.postings.requirements import split_requirements
 from tests.unit.text.factories import (
     PARAGRAPH,
     make_page,
