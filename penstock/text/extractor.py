@@ -7,21 +7,23 @@ from penstock.documents import ExtractedText, RawDocument
 from penstock.errors import DocumentFault, ErrorClass
 from penstock.text import kinds
 from penstock.text.characters import clean_metadata, clean_text, clean_title
-from penstock.text.docx import extract_docx
 from penstock.text.kinds import detect_media_type
-from penstock.text.pdf import extract_pdf
-from penstock.text.plain import (
-    extract_csv,
-    extract_json,
-    extract_markdown,
-    extract_plain,
-    extract_rst,
-    extract_xml,
-)
+from penstock.text.markup import extract_xml
+from penstock.text.pdf.document import extract_pdf
+from penstock.text.plain import extract_markdown, extract_plain, extract_rst
+from penstock.text.records import extract_json
 from penstock.text.registry import CustomExtractor, registered_extractors
+from penstock.text.tables import extract_csv
 from penstock.text.webpage import extract_web_page
+from penstock.text.word.document import extract_docx
 
 _PACKAGES = {"docx": "python-docx", "charset_normalizer": "charset-normalizer"}
+_ADVICE = {
+    kinds.XLSX: "save each sheet as CSV and send that",
+    kinds.PPTX: "save it as PDF and send that",
+    kinds.RTF: "save it as DOCX or PDF and send that",
+    kinds.BINARY: "it is not a text; if it should be one, it is damaged",
+}
 _ENCRYPTED_OFFICE = "EncryptedPackage".encode("utf-16-le")
 
 
@@ -113,10 +115,9 @@ def _refusal(raw: RawDocument, media_type: str) -> DocumentFault:
         return DocumentFault(
             ErrorClass.CORRUPTION, f"{raw.name}: the archive is broken or cut short"
         )
+    advice = _ADVICE.get(media_type, "send it as PDF, DOCX, HTML or text")
     if media_type.startswith("image/"):
         advice = "it is an image; run OCR on it and send the text"
-    else:
-        advice = "send it as PDF, DOCX, HTML or text"
     return DocumentFault(
         ErrorClass.UNSUPPORTED, f"{raw.name}: {media_type} is not supported: {advice}"
     )

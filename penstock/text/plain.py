@@ -1,19 +1,23 @@
-"""Text, Markdown, RST, CSV, JSON and XML as readable text."""
+"""Plain text, Markdown and reStructuredText: readable as they stand, but for their titles."""
 
-import csv
-import json
 import re
-from collections.abc import Iterator
-from typing import Any
+from itertools import pairwise
 
 from penstock.documents import ExtractedText, RawDocument
-from penstock.errors import DocumentFault, ErrorClass
 from penstock.text.charsets import decode_text
-from penstock.text.kinds import CSV, JSON, MARKDOWN, PLAIN, RST, XML
+from penstock.text.kinds import MARKDOWN, PLAIN, RST
 
-_SNIFFED_CHARS = 8192
-_MARKDOWN_TITLE = re.compile(r"^#\s+(.+?)\s*#*$|^(\S.*)\n=+\s*$", re.MULTILINE)
-_RST_TITLE = re.compile(r"^(\S.*)\n([=\-~#*^\"'`+])\2{2,}\s*$", re.MULTILINE)
+# A title stands near the start, and a line longer than this is none.
+_TITLE_WINDOW = 65_536
+_LONGEST_TITLE = 500
+_FRONT_MATTER = re.compile(r"\s*(---|\+\+\+)[ \t]*\n(.*?)\n(?:\1|\.\.\.)[ \t]*(?:\n|$)", re.DOTALL)
+_FRONT_TITLE = re.compile(
+    r"^title[ \t]*[:=][ \t]*(?:[>|][+-]?[ \t]*\n[ \t]+)?(\S.*)$", re.IGNORECASE | re.MULTILINE
+)
+_FENCE = re.compile(r" {0,3}(```|~~~)")
+_HEADING = re.compile(r"#[ \t]+(.*)")
+_UNDERLINE = re.compile(r"=+\s*")
+_ADORNMENT = re.compile(r"([=\-~#*^\"'`+:._])\1{2,}\s*")
 
 
 def extract_plain(raw: RawDocument) -> ExtractedText:
@@ -22,100 +26,51 @@ def extract_plain(raw: RawDocument) -> ExtractedText:
 
 
 def extract_markdown(raw: RawDocument) -> ExtractedText:
-    """Markdown is readable as it stands; its first heading is the title."""
-    return _titled(raw, _MARKDOWN_TITLE, MARKDOWN)
+    """The title is the front matter's, or the first heading."""
+    text = _decode(raw)
+    start = text[:_TITLE_WINDOW]
+    front = _FRONT_MATTER.match(start)
+    title = _front_title(front.group(2)) if front else None
+    body = start[front.end() :] if front else start
+    return ExtractedText(text, title=title or _markdown_heading(body), media_type=MARKDOWN)
 
 
 def extract_rst(raw: RawDocument) -> ExtractedText:
-    """reStructuredText is readable as it stands; its first heading is the title."""
-    return _titled(raw, _RST_TITLE, RST)
+    """The title is the first heading."""
+    text = _decode(raw)
+    return ExtractedText(text, title=_rst_heading(text[:_TITLE_WINDOW]), media_type=RST)
 
 
-def _titled(raw: RawDocument, heading: re.Pattern[str], kind: str) -> ExtractedText:
-    text = decode_text(raw.content, raw.media_type).replace("\r\n", "\n")
-    found = heading.search(text)
-    title = next(filter(None, found.groups()), None) if found else None
-    return ExtractedText(text, title=title, media_type=kind)
+def _decode(raw: RawDocument) -> str:
+    return decode_text(raw.content, raw.media_type).replace("\r\n", "\n")
 
 
-def extract_csv(raw: RawDocument) -> ExtractedText:
-    """One line per row, ` | ` between cells."""
-    text = decode_text(raw.content, raw.media_type)
-    try:
-        dialect = csv.Sniffer().sniff(text[:_SNIFFED_CHARS], delimiters=",;\t|")
-        rows = list(csv.reader(text.splitlines(keepends=True), dialect))
-    except csv.Error:
-        return ExtractedText(text, media_type=CSV)
-    lines = (" | ".join(" ".join(cell.split()) for cell in row) for row in rows)
-    return ExtractedText("\n".join(lines), media_type=CSV, metadata={"rows": len(rows)})
+def _front_title(front_matter: str) -> str | None:
+    found = _FRONT_TITLE.search(front_matter)
+    return found.group(1).strip().strip("\"'") if found else None
 
 
-def extract_json(raw: RawDocument) -> ExtractedText:
-    """One `key: value` line per value, inner values indented; broken JSON stays as it stands."""
-    text = decode_text(raw.content, raw.media_type)
-    try:
-        lines = list(_json_lines(json.loads(text, strict=False), ""))
-    except ValueError:
-        return ExtractedText(text, media_type=JSON)
-    except RecursionError as error:
-        raise DocumentFault(
-            ErrorClass.CORRUPTION, f"{raw.name}: the JSON is nested too deeply to be read"
-        ) from error
-    return ExtractedText("\n".join(lines), media_type=JSON)
+def _markdown_heading(text: str) -> str | None:
+    fenced = False
+    for line, below in pairwise([*text.split("\n"), ""]):
+        if _FENCE.match(line):
+            fenced = not fenced
+        if fenced or len(line) > _LONGEST_TITLE:
+            continue
+        if found := _HEADING.match(line):
+            return found.group(1).rstrip().rstrip("#").rstrip() or None
+        if line.strip() and not line[:1].isspace() and _UNDERLINE.fullmatch(below):
+            return line
+    return None
 
 
-def _json_lines(value: Any, indent: str) -> Iterator[str]:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _json_entry(f"{indent}{key}:", item, indent)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _json_entry(f"{indent}-", item, indent)
-    else:
-        yield f"{indent}{_json_scalar(value)}"
-
-
-def _json_entry(label: str, item: Any, indent: str) -> Iterator[str]:
-    if isinstance(item, dict | list):
-        yield label
-        yield from _json_lines(item, f"{indent}  ")
-    else:
-        yield f"{label} {_json_scalar(item)}"
-
-
-def _json_scalar(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def extract_xml(raw: RawDocument) -> ExtractedText:
-    """The text of all elements, one line each; entities a document defines are not expanded."""
-    from lxml import etree  # type: ignore[import-untyped]
-
-    parser = etree.XMLParser(
-        resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False, recover=True
-    )
-    source = decode_text(raw.content, raw.media_type or _xml_declared(raw.content))
-    body = re.sub(r"^\s*<\?xml[^>]*\?>", "", source.lstrip("\ufeff"), count=1)
-    try:
-        root = etree.fromstring(body.encode("utf-8", "ignore"), parser)
-    except etree.XMLSyntaxError as error:
-        raise DocumentFault(
-            ErrorClass.CORRUPTION, f"{raw.name}: the XML is broken ({error})"
-        ) from error
-    if root is None:
-        raise DocumentFault(ErrorClass.CORRUPTION, f"{raw.name}: the XML has no element")
-    return ExtractedText("\n".join(_element_texts(root)), media_type=XML)
-
-
-def _xml_declared(content: bytes) -> str | None:
-    """The encoding in the XML declaration, in the form of a Content-Type header."""
-    found = re.match(rb"""\s*<\?xml[^>]*encoding\s*=\s*["']([\w.:-]+)""", content)
-    return f"application/xml; charset={found.group(1).decode('ascii')}" if found else None
-
-
-def _element_texts(root: Any) -> Iterator[str]:
-    for element in root.iter():
-        own = element.text if isinstance(element.tag, str) else ""
-        for text in (own, element.tail if element is not root else ""):
-            if line := " ".join((text or "").split()):
-                yield line
+def _rst_heading(text: str) -> str | None:
+    above = ""
+    for line, below in pairwise([*text.split("\n"), ""]):
+        # Only between two adornments may a title be indented.
+        flush = not line[:1].isspace() or (above and above.rstrip() == below.rstrip())
+        is_title = line.strip() and len(line) <= _LONGEST_TITLE and not _ADORNMENT.fullmatch(line)
+        if is_title and flush and _ADORNMENT.fullmatch(below):
+            return line.strip()
+        above = line
+    return None

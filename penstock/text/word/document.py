@@ -1,106 +1,93 @@
-"""Text of a Word document: page headers first, then paragraphs and tables in document order."""
+"""Text of a Word document: page headers, body, page footers, then notes."""
 
-import zipfile
-from collections.abc import Iterator
-from io import BytesIO
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from penstock.documents import ExtractedText, RawDocument
-from penstock.errors import DocumentFault, ErrorClass
 from penstock.text.kinds import DOCX
+from penstock.text.word.blocks import attribute, block_texts, has_page_number, paragraph_text
+from penstock.text.word.package import Package, Relation
 
-if TYPE_CHECKING:
-    from docx.document import Document
+MAIN_PART = "word/document.xml"
 
-UNPACKED_BYTES = 512 * 1024**2
-
-_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-_FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
-_BREAKS = {f"{_W}tab": "\t", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "-"}
-_WRAPPERS = frozenset({f"{_W}sdt", f"{_W}sdtContent", f"{_W}ins", f"{_W}customXml"})
+_NO_NOTES = ("separator", "continuationSeparator", "continuationNotice")
+_WORD = re.compile(r"[^\W_]+")
+_PAGE_WORD = re.compile(
+    "pages?|pg|p|of|seite|von|p[áa]gina|p[áa]g|de|di|sur|sida|side|av|af|strona|str|z|страница|стр|из"
+    "|第|頁|页|共|ページ"
+)
 
 
 def extract_docx(raw: RawDocument) -> ExtractedText:
-    """Headers, paragraphs and tables; a table's rows are lines with ` | ` between cells."""
-    document = _open_docx(raw)
-    _drop_fallbacks(document.element.body)
-    blocks = [*_header_blocks(document), *_blocks(document.element.body)]
-    properties = document.core_properties
+    """One line per paragraph; a table's rows are lines with ` | ` between cells."""
+    package = Package(raw)
+    main = _main_part(package)
+    root = package.read(main)
+    parts = {relation.id: relation for relation in package.relations(main)}
+    body = next(root.iterchildren("{*}body"), None)
+    if body is None:
+        raise package.broken(f"{main} has no body")
+    texts = [
+        *_frame_texts(package, body, "header", parts),
+        *block_texts(body),
+        *_frame_texts(package, body, "footer", parts),
+        *_note_texts(package, parts.values()),
+    ]
+    title, author = _core_properties(package)
     return ExtractedText(
-        text="\n".join(blocks),
-        title=properties.title,
+        text="\n".join(texts),
+        title=title or _styled_title(body),
         media_type=DOCX,
-        metadata={"author": properties.author},
+        metadata={"author": author},
     )
 
 
-def _open_docx(raw: RawDocument) -> "Document":
-    import docx
-
-    try:
-        with zipfile.ZipFile(BytesIO(raw.content)) as archive:
-            unpacked = sum(entry.file_size for entry in archive.infolist())
-        if unpacked <= UNPACKED_BYTES:
-            return docx.Document(BytesIO(raw.content))
-    except MemoryError:
-        raise
-    except Exception as error:
-        # python-docx lets zip, XML, key and value errors through, all for the same reason.
-        raise DocumentFault(
-            ErrorClass.CORRUPTION, f"{raw.name}: the Word document is broken ({error})"
-        ) from error
-    raise DocumentFault(
-        ErrorClass.TOO_LARGE,
-        f"{raw.name}: unpacks to {unpacked} bytes, more than the {UNPACKED_BYTES} allowed",
-    )
+def _main_part(package: Package) -> str:
+    found = [part.target for part in package.relations("") if part.kind == "officeDocument"]
+    names = package.names()
+    return next((target for target in found if target in names), MAIN_PART)
 
 
-def _header_blocks(document: "Document") -> list[str]:
-    blocks: dict[str, None] = {}
-    for section in document.sections:
-        for header in (section.first_page_header, section.header):
-            if not header.is_linked_to_previous:
-                blocks.update(dict.fromkeys(filter(str.strip, _blocks(header._element))))
-    return list(blocks)
+def _frame_texts(
+    package: Package, body: Any, frame: str, parts: Mapping[str, Relation]
+) -> Iterable[str]:
+    """The lines of all page headers, or all footers, each once, without mere page numbers."""
+    references = [attribute(element, "id") for element in body.iter(f"{{*}}{frame}Reference")]
+    targets = dict.fromkeys(parts[id_].target for id_ in references if id_ in parts)
+    roots = (root for root in map(package.read_if_whole, targets) if root is not None)
+    return dict.fromkeys(text for root in roots for text in _telling_texts(root))
 
 
-def _blocks(container: Any) -> Iterator[str]:
-    """Paragraphs and table rows of a body, a header or a cell, in order."""
-    for element in _children(container, "p", "tbl"):
-        if element.tag == f"{_W}p":
-            yield _paragraph_text(element)
-        else:
-            yield from map(_row_text, _children(element, "tr"))
+def _telling_texts(root: Any) -> Iterator[str]:
+    numbered = has_page_number(root)
+    for text in block_texts(root):
+        words = _WORD.findall(re.sub(r"\d+", " ", text) if numbered else text)
+        if not all(_PAGE_WORD.fullmatch(word.lower()) for word in words):
+            yield text
 
 
-def _children(parent: Any, *names: str) -> Iterator[Any]:
-    """Children of these names, also those wrapped in a content control or a tracked insertion."""
-    for child in parent.iterchildren():
-        if child.tag in _WRAPPERS:
-            yield from _children(child, *names)
-        elif child.tag in {f"{_W}{name}" for name in names}:
-            yield child
+def _note_texts(package: Package, parts: Iterable[Relation]) -> Iterator[str]:
+    for kind in ("footnotes", "endnotes"):
+        for target in (part.target for part in parts if part.kind == kind):
+            root = package.read_if_whole(target)
+            for note in () if root is None else root:
+                if attribute(note, "type") not in _NO_NOTES:
+                    yield from filter(str.strip, block_texts(note))
 
 
-def _row_text(row: Any) -> str:
-    return " | ".join(" ".join(" ".join(_blocks(cell)).split()) for cell in _children(row, "tc"))
+def _core_properties(package: Package) -> tuple[str | None, str | None]:
+    """Title and author."""
+    found = (part.target for part in package.relations("") if part.kind == "core-properties")
+    root = package.read_if_whole(next(found, "docprops/core.xml"))
+    if root is None:
+        return None, None
+    return root.findtext("{*}title"), root.findtext("{*}creator")
 
 
-def _paragraph_text(paragraph: Any) -> str:
-    pieces: list[str] = []
-    for element in paragraph.iter(f"{_W}r", f"{_W}p"):
-        if element.tag == f"{_W}r":
-            pieces += (_run_piece(piece) for piece in element)
-        elif element is not paragraph:
-            pieces.append("\n")  # a paragraph of a text box, anchored inside this one
-    return "".join(pieces)
-
-
-def _run_piece(element: Any) -> str:
-    return element.text or "" if element.tag == f"{_W}t" else _BREAKS.get(element.tag, "")
-
-
-def _drop_fallbacks(body: Any) -> None:
-    """Word stores a text box twice; the second form is for older programs."""
-    for element in list(body.iter(_FALLBACK)):
-        element.getparent().remove(element)
+def _styled_title(body: Any) -> str | None:
+    """The first paragraph in the style Title."""
+    for style in body.iter("{*}pStyle"):
+        if attribute(style, "val") == "Title":
+            return paragraph_text(style.getparent().getparent())
+    return None

@@ -61,8 +61,83 @@ def test_hints_help_only_where_content_leaves_it_open(
     assert detect_media_type(make_raw(content, name, declared)) == expected
 
 
-def test_a_zip_named_docx_is_still_a_zip() -> None:
+def make_zip(**entries: str) -> bytes:
+    """An archive of these entries; `__` stands for `/`."""
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("a.txt", "x")
-    assert detect_media_type(make_raw(buffer.getvalue(), "cv.docx")) == kinds.ZIP
+        for name, content in entries.items():
+            archive.writestr(name.replace("__", "/"), content)
+    return buffer.getvalue()
+
+
+def test_a_zip_named_docx_is_still_a_zip() -> None:
+    assert detect_media_type(make_raw(make_zip(a="x"), "cv.docx")) == kinds.ZIP
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (make_zip(word__document2="x"), kinds.DOCX),
+        (make_zip(xl__workbook="x"), kinds.XLSX),
+        (make_zip(ppt__presentation="x"), kinds.PPTX),
+        (make_zip(mimetype="application/epub+zip"), "application/epub+zip"),
+        (
+            make_zip(mimetype="application/vnd.oasis.opendocument.text"),
+            "application/vnd.oasis.opendocument.text",
+        ),
+        (make_zip(mimetype="anything at all"), kinds.ZIP),
+    ],
+)
+def test_an_archive_is_what_is_inside_it(content: bytes, expected: str) -> None:
+    assert detect_media_type(make_raw(content, "cv.pdf")) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "declared", "expected"),
+    [
+        ("a,b\n1,2", "table.csv", "application/octet-stream", kinds.CSV),
+        ("a,b\n1,2", "table.csv", "application/pdf", kinds.CSV),
+        ("a,b\n1,2", "table.csv", "text/html", kinds.CSV),
+        ("a\tb\n1\t2", "table.tsv", None, kinds.CSV),
+        ('{"a": 1}\n{"a": 2}', "lines.jsonl", None, kinds.JSON),
+        ('{"a": 1}\n{"a": 2}', "lines", "application/x-ndjson", kinds.JSON),
+        ('{"a": 1}\n{"a": 2}', "lines", None, kinds.JSON),
+        ("<feed/>", "x", "application/atom+xml; charset=utf-8", kinds.XML),
+        ("words", "x", "application/ld+json", kinds.PLAIN),
+        ("words", "http://[not an address/x.md?a=b.csv", None, kinds.MARKDOWN),
+    ],
+)
+def test_declared_types_that_lie_mislead_nobody(
+    content: str, name: str, declared: str | None, expected: str
+) -> None:
+    assert detect_media_type(make_raw(content, name, declared)) == expected
+
+
+def test_a_page_below_a_warning_is_still_a_page() -> None:
+    assert detect_media_type(make_raw(f"Warning: no wheel\n{make_page()}")) == kinds.HTML
+
+
+def test_a_text_on_html_is_no_page() -> None:
+    assert detect_media_type(make_raw("Write <html> first, then <title>.")) == kinds.PLAIN
+
+
+def test_a_pdf_without_its_beginning_is_still_no_text() -> None:
+    rest = b"<< /Length 5 >>\nendobj\n9 0 obj\nstartxref\n1234\n%%EOF"
+    assert detect_media_type(make_raw(rest, "cut.pdf")) == kinds.PDF
+    assert detect_media_type(make_raw(rest, "cut.txt")) == kinds.PLAIN
+
+
+def test_a_text_with_a_hole_is_still_a_text() -> None:
+    holed = b"before " + bytes(50) + b" and quite a lot of words after the hole in it"
+    assert detect_media_type(make_raw(holed, "a.txt")) == kinds.PLAIN
+    assert detect_media_type(make_raw(holed, "a.bin")) == kinds.BINARY
+
+
+def test_json_too_large_to_be_parsed_twice_is_told_by_its_ends() -> None:
+    rows = "[" + ", ".join(['{"a": 1}'] * 100_000)
+    assert detect_media_type(make_raw(rows + "]")) == kinds.JSON
+    assert detect_media_type(make_raw(rows + ",")) == kinds.PLAIN
+
+
+def test_comments_without_end_take_no_time() -> None:
+    assert detect_media_type(make_raw("<!---->" * 1000 + "<x/>")) == kinds.PLAIN

@@ -1,0 +1,1 @@
+"""Word documents, read from their package of XML parts."""
