@@ -1,31 +1,37 @@
-"""Text and metadata of a PDF, by pdfium."""
+"""Text and metadata of a PDF: pdfium for every page, pdfplumber for those that call for layout."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 from penstock.documents import ExtractedText, RawDocument
 from penstock.errors import DocumentFault, ErrorClass
+from penstock.text.pdf.layout import Layout, lay_out
+from penstock.text.pdf.metadata import read_metadata, read_title
+from penstock.text.pdf.pages import FastPage, read_pages
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument  # type: ignore[import-untyped]
 
 
 def extract_pdf(raw: RawDocument) -> ExtractedText:
-    """All pages' text, a blank line between pages."""
+    """All pages' text, a blank line between pages; a table's rows have ` | ` between cells."""
     with closing(_open_pdf(raw)) as document:
-        pages = list(_page_texts(document))
-        readable = [page for page in pages if page is not None]
-        if not any(page.strip() for page in readable):
+        pages = list(read_pages(document))
+        layout = lay_out(document, pages)
+        texts = _page_texts(pages, layout)
+        if not any(map(str.strip, texts)):
             raise _textless(raw, pages)
         return ExtractedText(
-            text="\n\n".join(readable),
-            title=document.get_metadata_value("Title"),
+            text="\n\n".join(texts),
+            title=read_title(document),
             media_type="application/pdf",
             metadata={
                 "pages": len(pages),
-                "author": document.get_metadata_value("Author"),
-                "unreadable_pages": len(pages) - len(readable) or None,
+                **read_metadata(document),
+                "unreadable_pages": len(pages) - len(texts) or None,
+                "layout_pages": layout.tried or None,
+                "layout_skipped_pages": layout.skipped or None,
             },
         )
 
@@ -46,23 +52,13 @@ def _open_pdf(raw: RawDocument) -> "PdfDocument":
         ) from error
 
 
-def _page_texts(document: "PdfDocument") -> Iterator[str | None]:
-    """One text per page, in order; None for a page pdfium cannot load."""
-    from pypdfium2 import PdfiumError
-
-    for index in range(len(document)):
-        try:
-            yield _page_text(document, index)
-        except PdfiumError:
-            yield None
+def _page_texts(pages: Sequence[FastPage | None], layout: Layout) -> list[str]:
+    return [
+        layout.texts.get(number, page.text) for number, page in enumerate(pages) if page is not None
+    ]
 
 
-def _page_text(document: "PdfDocument", index: int) -> str:
-    with closing(document[index]) as page, closing(page.get_textpage()) as textpage:
-        return str(textpage.get_text_range())
-
-
-def _textless(raw: RawDocument, pages: list[str | None]) -> DocumentFault:
+def _textless(raw: RawDocument, pages: Sequence[FastPage | None]) -> DocumentFault:
     if pages and all(page is None for page in pages):
         return DocumentFault(
             ErrorClass.CORRUPTION, f"{raw.name}: none of its {len(pages)} pages can be read"
