@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, UsageError
 from penstock.text.registry import CustomExtractor, add_extractor, registered_extractors
 
 ENTRY_POINTS = "penstock.extractors"
@@ -49,9 +49,8 @@ def load_extensions(extensions: Extensions) -> None:
     """Register them all in this process, once."""
     for module in extensions.modules:
         _load_module(module)
-    if extensions.pickled:
-        for custom in pickle.loads(extensions.pickled):
-            add_extractor(custom)
+    for custom in _unpickle(extensions.pickled):
+        add_extractor(custom)
 
 
 def _absolute(module: str) -> str:
@@ -64,8 +63,26 @@ def _pickle(own: Sequence[CustomExtractor]) -> bytes:
         return b""
     import cloudpickle  # type: ignore[import-untyped]
 
-    pickled: bytes = cloudpickle.dumps(own)
+    try:
+        pickled: bytes = cloudpickle.dumps(own)
+    except (TypeError, pickle.PicklingError) as error:
+        names = ", ".join(custom.name for custom in own)
+        raise UsageError(
+            f"the extractors ({names}) cannot be sent to the processes that run them ({error}): "
+            "open files, locks and connections inside the function"
+        ) from error
     return pickled
+
+
+def _unpickle(pickled: bytes) -> tuple[CustomExtractor, ...]:
+    try:
+        own: tuple[CustomExtractor, ...] = pickle.loads(pickled) if pickled else ()
+    except Exception as error:
+        raise ConfigurationError(
+            "the program's own extractors cannot be loaded where they run "
+            f"({type(error).__name__}: {error}): define them in a module that can be imported"
+        ) from error
+    return own
 
 
 def _load_module(module: str) -> None:

@@ -24,6 +24,8 @@ MIN_TIMEOUT_SECONDS = 10.0
 # A lease outlasts two lost heartbeats.
 BEATS_PER_LEASE = 3
 EXIT_SECONDS = 5.0
+# For what a claim costs beside the parsing: starting children, writing, the stages that follow.
+CLAIM_GRACE_SECONDS = 300.0
 
 
 class ExtractionWorker:
@@ -52,7 +54,7 @@ class ExtractionWorker:
         if min(extraction_timeout, heartbeat_interval, poll_interval) <= 0:
             raise ValueError("timeouts and intervals are more than 0 seconds")
         self.num_workers = num_workers
-        self.stages = tuple(stage for stage in Stage if stage in map(Stage, stages))
+        self.stages = _in_order(stages)
         self.queue = QueueManager(db, max_retries, self.stages)
         self.keeps_program_alive = False
         self._db = db
@@ -70,6 +72,9 @@ class ExtractionWorker:
 
     def start(self) -> None:
         """Start the threads; starting a worker that runs changes nothing."""
+        # It ends the children at exit; exit handlers run in reverse, and ours still needs them.
+        import pebble  # noqa: F401
+
         with self._lock:
             if self.is_running():
                 return
@@ -87,7 +92,12 @@ class ExtractionWorker:
 
     def stop(self, timeout: float = 60.0) -> bool:
         """Finish the jobs under way, for at most `timeout` seconds. False when some did not
-        finish: they are pending again, and the threads that were at them can no longer write."""
+        finish: they are pending again, and the threads that were at them can no longer write.
+
+        In a callback it only asks for the stop, since a thread cannot wait for itself."""
+        if threading.current_thread() in self._threads:
+            threading.Thread(target=self.stop, args=(timeout,), name="penstock-stop").start()
+            return False
         with self._lock:
             self._control.stop()
             deadline = time.monotonic() + timeout
@@ -183,10 +193,18 @@ class ExtractionWorker:
             "text_processes": self.num_workers,
             "heartbeat_seconds": beat,
             "lease_seconds": max(settings.lease_seconds, BEATS_PER_LEASE * beat),
+            "job_timeout_seconds": max(settings.job_timeout_seconds, self._longest_claim()),
         }
         app = App(settings.model_copy(update=changed), self._db.app.database)
-        app.queue = self.queue.rules_with(lease_seconds=app.settings.lease_seconds)
+        app.queue = self.queue.rules_with(
+            lease_seconds=app.settings.lease_seconds,
+            job_timeout_seconds=app.settings.job_timeout_seconds,
+        )
         return app
+
+    def _longest_claim(self) -> float:
+        """Until then its leases are renewed: every document may take the whole of its time."""
+        return self._batch_size * self._extraction_timeout + CLAIM_GRACE_SECONDS
 
     def _build_thread(self, app: App) -> WorkerThread:
         heart = app.heart()
@@ -213,10 +231,17 @@ class ExtractionWorker:
         for thread in (*self._threads, self._sweeper):
             thread.join(EXIT_SECONDS)
         for thread in self._threads:
-            thread.heart.stop()
+            thread.still_heart()
 
     def _stop_at_exit(self) -> None:
         self.stop(timeout=EXIT_SECONDS)
+
+
+def _in_order(stages: Sequence[Stage | str]) -> tuple[Stage, ...]:
+    if isinstance(stages, str) or not stages:
+        raise ValueError(f"stages is a list of at least one of {', '.join(Stage)}")
+    wanted = {Stage(stage) for stage in stages}
+    return tuple(stage for stage in Stage if stage in wanted)
 
 
 def _with_floor(seconds: float) -> float:

@@ -63,7 +63,7 @@ def job_of_item(item: WorkItem, status: ItemStatus) -> Job:
 
 
 def job_of_verdict(verdict: Verdict) -> Job:
-    """A job that has failed for good."""
+    """A job that has failed for good, this attempt counted."""
     item = verdict.item
     return Job(
         id=item.id,
@@ -72,7 +72,7 @@ def job_of_verdict(verdict: Verdict) -> Job:
         stage=item.stage,
         status=ItemStatus.FAILED,
         priority=item.priority,
-        retry_count=item.attempts,
+        retry_count=item.attempts + 1,
         error_message=verdict.fault.message,
         error_type=verdict.fault.kind,
     )

@@ -49,9 +49,11 @@ class QueueManager:
         self._claims: dict[int, Claim] = {}
         self._lock = threading.Lock()
 
-    def rules_with(self, *, lease_seconds: float) -> WorkQueue:
+    def rules_with(self, *, lease_seconds: float, job_timeout_seconds: float) -> WorkQueue:
         """The rules by which this library's jobs are tried again, for leases of this length."""
-        return replace(self._rules, lease_seconds=lease_seconds)
+        return replace(
+            self._rules, lease_seconds=lease_seconds, job_timeout_seconds=job_timeout_seconds
+        )
 
     def enqueue(
         self, attachment_id: int, priority: int = 0, deduplicate: bool = True

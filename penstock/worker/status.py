@@ -39,7 +39,8 @@ def _describe(thread: WorkerThread, beats: dict[str, Any]) -> dict[str, Any]:
     return {
         "worker_id": thread.worker_id,
         "status": thread.status,
-        "current_job_id": thread.teller.current_job_id,
+        # Of a job that was cancelled or released meanwhile, nobody tells the end.
+        "current_job_id": thread.teller.current_job_id if thread.lane.held else None,
         "jobs_completed": thread.heart.items_completed,
         "jobs_failed": thread.heart.items_failed,
         "last_heartbeat": beats.get(thread.worker_id),

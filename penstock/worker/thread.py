@@ -66,6 +66,7 @@ class WorkerThread(threading.Thread):
         self._control = control
         self._callbacks = callbacks
         self._poll_seconds = poll_seconds
+        self._born = False
 
     @property
     def worker_id(self) -> str:
@@ -87,10 +88,16 @@ class WorkerThread(threading.Thread):
         finally:
             self._callbacks.emit("worker_stopped", self.worker_id)
 
+    def still_heart(self) -> None:
+        """Say for a thread that does not end by itself that it has stopped."""
+        if self._born:
+            self.heart.stop()
+
     def _live(self) -> bool:
         """From birth to stop; False when not even the birth could be recorded."""
         try:
             with self.heart:
+                self._born = True
                 self._work()
         except PenstockError as error:
             log.error("worker %s cannot start, trying again: %s", self.worker_id, error)
