@@ -5,9 +5,15 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from penstock.crawl.filename import escape_undecodable
 from penstock.errors import DocumentFault, ErrorClass
+
+
+def path_of_uri(uri: str) -> Path:
+    """The file that a `file:` URI names, whatever bytes its name is made of."""
+    return Path(os.fsdecode(unquote_to_bytes(urlsplit(uri).path)))
 
 
 def read_file(path: Path, max_bytes: int) -> bytes:

@@ -38,7 +38,7 @@ class RawReference:
     size: int
     media_type: str | None
     source: str | None = None
-    path: str | None = None
+    path: Path | None = None
     """A user's own file, read where it lies; then there is no key."""
 
 
@@ -84,8 +84,7 @@ class DirectSteps:
     def _load(self, document: RawReference) -> RawDocument | StoredDocument | Fault:
         try:
             if document.path is not None:
-                size = check_file(Path(document.path), self.max_bytes)
-                return _stored(document, Path(document.path), size)
+                return _stored(document, document.path, check_file(document.path, self.max_bytes))
             key = str(document.raw_key)
             path = self.raw.locate(key)
             if path is not None:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
+from penstock.crawl.localfile import path_of_uri
 from penstock.documents import ExtractedText, Stage
 from penstock.pipeline.batches import Line, compute, split_faults, update_nodes
 from penstock.pipeline.closing import MARKS, bury, close_ended, close_failed
@@ -108,11 +108,12 @@ def _key(line: Line, item: WorkItem, reference: RawReference) -> str:
 
 def _file_mark(reference: RawReference) -> str:
     """What stands for the content of a file that is read where it lies."""
-    path = Path(reference.path or "")
+    if reference.path is None:
+        return ""
     with suppress(OSError):
-        status = path.stat()
-        return f"{path}:{status.st_mtime_ns}:{status.st_size}"
-    return f"{path}:missing"
+        status = reference.path.stat()
+        return f"{status.st_dev}:{status.st_ino}:{status.st_mtime_ns}:{status.st_size}"
+    return "missing"
 
 
 def _reference(item: WorkItem) -> RawReference:
@@ -123,7 +124,7 @@ def _reference(item: WorkItem) -> RawReference:
         payload.get("size", 0),
         payload.get("media_type"),
         payload.get("source"),
-        payload.get("path"),
+        path_of_uri(payload["file"]) if "file" in payload else None,
     )
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import inspect
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -38,10 +38,11 @@ def collect_extensions(named: Sequence[str] = ()) -> Extensions:
     own = registered_extractors()
     if not modules and not own:
         return Extensions()
+    pickled = _pickle(own)
     code = hashlib.sha256("\n".join(modules).encode())
-    for piece in (*map(_code_of_module, modules), *map(_code_of_function, own)):
+    for piece in (*map(_code_of_module, modules), *map(_code_of_function, own), pickled):
         code.update(piece)
-    return Extensions(modules, _pickle(own), code.hexdigest())
+    return Extensions(modules, pickled, code.hexdigest())
 
 
 @cache
@@ -121,13 +122,8 @@ def _code_of_module(module: str) -> bytes:
 
 
 def _code_of_function(custom: CustomExtractor) -> bytes:
-    return "\n".join([custom.name, *_source(custom)]).encode()
-
-
-def _source(custom: CustomExtractor) -> Iterator[str]:
-    # What was typed into a prompt has no source; its name and its bytecode must do.
-    try:
-        yield inspect.getsource(custom.extract)
-    except (OSError, TypeError):
-        code = getattr(custom.extract, "__code__", None)
-        yield repr((custom.extract, code and code.co_code))
+    # A function that is pickled by name has its code only here; without a source it was pickled
+    # by value.
+    with suppress(OSError, TypeError):
+        return inspect.getsource(custom.extract).encode()
+    return b""

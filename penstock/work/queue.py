@@ -78,6 +78,7 @@ class WorkQueue:
         stages: Collection[Stage] = tuple(Stage),
         limit: int = 64,
         run_id: int | None = None,
+        tenant_id: str | None = None,
     ) -> Claim:
         """Lease what is due: highest priority first, then oldest. May be empty.
 
@@ -93,6 +94,8 @@ class WorkQueue:
         )
         if run_id is not None:
             due = due.where(work_items.c.run_id == run_id)
+        if tenant_id is not None:
+            due = due.where(work_items.c.tenant_id == tenant_id)
         items = _together([item_from(row) for row in tx.execute(due)])
         claim = Claim(uuid.uuid4().hex, owner, tuple(items))
         if claim:

@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import sqlalchemy as sa
 
+from penstock.crawl.localfile import path_of_uri
 from penstock.store.database import Tx
 from penstock.store.identifiers import new_node_id
 from penstock.store.schema import nodes, texts
@@ -22,11 +22,15 @@ class Attachment:
     id: int
     node_id: str
     filename: str
-    path: Path
+    uri: str
     mime_type: str | None
     title: str | None
     text: str | None
     metadata: Mapping[str, Any]
+
+    @property
+    def path(self) -> Path:
+        return path_of_uri(self.uri)
 
 
 def insert_attachment(
@@ -63,7 +67,7 @@ def _attachment(row: sa.Row[Any]) -> Attachment:
         id=row.seq,
         node_id=row.id,
         filename=row.external_id,
-        path=Path(unquote(urlsplit(row.url).path)),
+        uri=row.url,
         mime_type=row.media_type,
         title=row.title,
         text=row.body,

@@ -69,6 +69,7 @@ class ExtractionWorker:
         self._sweeper: Sweeper | None = None
         self._app: App | None = None
         self._started_at: float | None = None
+        self._stopped_at: float | None = None
 
     def start(self) -> None:
         """Start the threads; starting a worker that runs changes nothing."""
@@ -84,8 +85,8 @@ class ExtractionWorker:
             if Stage.EMBED in self.stages:
                 ensure_vector_index(self._app)
             self._threads = [self._build_thread(self._app) for _ in range(self.num_workers)]
-            self._sweeper = Sweeper(self._app, self._control)
-            self._started_at = time.monotonic()
+            self._sweeper = Sweeper(self._app, self._control, self._callbacks)
+            self._started_at, self._stopped_at = time.monotonic(), None
             for thread in (*self._threads, self._sweeper):
                 thread.start()
         atexit.register(self._stop_at_exit)
@@ -108,6 +109,7 @@ class ExtractionWorker:
                 log.warning("worker %s did not finish in time, its job is released", thread.name)
                 thread.lane.give_back()
             self._end_parts()
+            self._stopped_at = time.monotonic()
         atexit.unregister(self._stop_at_exit)
         return not late
 
@@ -156,13 +158,12 @@ class ExtractionWorker:
 
     def get_status(self) -> dict[str, Any]:
         """What the worker is doing and how the queue stands, as plain values."""
-        uptime = 0.0 if self._started_at is None else time.monotonic() - self._started_at
         with self._db.app.database.read() as tx:
             return {
                 "running": self.is_running(),
                 "paused": self.is_paused(),
                 "num_workers": self.num_workers,
-                **worker_status(tx, self._threads, self.queue.get_queue_stats(), uptime),
+                **worker_status(tx, self._threads, self.queue.get_queue_stats(), self._uptime()),
             }
 
     def get_recent_jobs(self, limit: int = 20) -> list[dict[str, Any]]:
@@ -223,6 +224,11 @@ class ExtractionWorker:
             daemon=not self.keeps_program_alive,
         )
 
+    def _uptime(self) -> float:
+        if self._started_at is None:
+            return 0.0
+        return (self._stopped_at or time.monotonic()) - self._started_at
+
     def _end_parts(self) -> None:
         """Closing the children ends also the threads that wait for one of them."""
         if self._app is None or self._sweeper is None:
@@ -241,6 +247,8 @@ def _in_order(stages: Sequence[Stage | str]) -> tuple[Stage, ...]:
     if isinstance(stages, str) or not stages:
         raise ValueError(f"stages is a list of at least one of {', '.join(Stage)}")
     wanted = {Stage(stage) for stage in stages}
+    if wanted == {Stage.TEXT, Stage.EMBED}:
+        raise ValueError("embed follows extract: name it too, or leave embed out")
     return tuple(stage for stage in Stage if stage in wanted)
 
 

@@ -1,7 +1,7 @@
 """Work items as the embeddable worker's users see them: jobs."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -62,20 +62,17 @@ def job_of_item(item: WorkItem, status: ItemStatus) -> Job:
     )
 
 
-def job_of_verdict(verdict: Verdict) -> Job:
-    """A job that has failed for good, this attempt counted."""
-    item = verdict.item
-    return Job(
-        id=item.id,
-        attachment_id=item.payload.get(ATTACHMENT),
-        node_id=item.node_id,
-        stage=item.stage,
-        status=ItemStatus.FAILED,
-        priority=item.priority,
-        retry_count=item.attempts + 1,
-        error_message=verdict.fault.message,
-        error_type=verdict.fault.kind,
+def job_failure(verdict: Verdict) -> tuple[Job, str]:
+    """A job that has failed for good, this attempt counted, and what is told of it."""
+    job = job_of_item(verdict.item, ItemStatus.FAILED)
+    fault = verdict.fault
+    failed = replace(
+        job,
+        retry_count=job.retry_count + 1,
+        error_message=fault.message,
+        error_type=fault.kind.value,
     )
+    return failed, f"{fault.kind}: {fault.message}"
 
 
 def find_jobs(

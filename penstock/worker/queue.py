@@ -72,6 +72,8 @@ class QueueManager:
 
     def enqueue_batch(self, attachment_ids: Sequence[int], priority: int = 0) -> list[int]:
         """The ids of the new jobs, in order; an unknown attachment id means that none is made."""
+        if Stage.TEXT not in self._stages:
+            raise ValueError(f"jobs begin with text, which is not among {', '.join(self._stages)}")
         with self._store.write() as tx:
             found = find_attachments(tx, self._db.tenant_id, attachment_ids)
             unknown = [str(number) for number in attachment_ids if number not in found]
@@ -87,7 +89,9 @@ class QueueManager:
         """Take the job that is due next, for a worker of this name."""
         rules = replace(self._rules, lease_seconds=self._rules.job_timeout_seconds)
         with self._store.write() as tx:
-            claim = rules.claim(tx, worker_id, stages=self._stages, limit=1)
+            claim = rules.claim(
+                tx, worker_id, stages=self._stages, limit=1, tenant_id=self._db.tenant_id
+            )
             if not claim:
                 return None
             rules.start(tx, claim, claim.items)
@@ -217,7 +221,7 @@ class QueueManager:
     def _new_item(self, attachment: Attachment, priority: int) -> NewItem:
         payload = {
             "external_id": attachment.filename,
-            "path": str(attachment.path),
+            "file": attachment.uri,
             "media_type": attachment.mime_type,
             ATTACHMENT: attachment.id,
             LAST_STAGE: self._stages[-1],

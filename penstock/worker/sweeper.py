@@ -6,7 +6,9 @@ import threading
 from penstock.bootstrap import App
 from penstock.errors import PenstockError
 from penstock.recovery import recover
+from penstock.worker.callbacks import Callbacks
 from penstock.worker.control import Control
+from penstock.worker.jobs import job_failure
 
 log = logging.getLogger(__name__)
 
@@ -14,10 +16,11 @@ log = logging.getLogger(__name__)
 class Sweeper(threading.Thread):
     """Recovers once at the start and then at every sweep."""
 
-    def __init__(self, app: App, control: Control) -> None:
+    def __init__(self, app: App, control: Control, callbacks: Callbacks) -> None:
         super().__init__(name="penstock-sweeper", daemon=True)
         self._app = app
         self._control = control
+        self._callbacks = callbacks
 
     def run(self) -> None:
         while not self._control.stopping.is_set():
@@ -32,5 +35,7 @@ class Sweeper(threading.Thread):
         except PenstockError as error:
             log.warning("recovery did not get through, the next sweep tries again: %s", error)
             return
+        for verdict in found.items.dead:
+            self._callbacks.emit("job_failed", *job_failure(verdict))
         if found.items:
             self._control.wake()

@@ -11,7 +11,7 @@ from penstock.work.heart import Heart
 from penstock.work.items import ItemStatus, Verdict, WorkItem
 from penstock.worker.callbacks import Callbacks
 from penstock.worker.control import Control
-from penstock.worker.jobs import job_of_item, job_of_verdict
+from penstock.worker.jobs import job_failure, job_of_item
 
 log = logging.getLogger(__name__)
 # After a fault of the configuration or the database: time for somebody to mend it.
@@ -41,8 +41,7 @@ class JobTeller:
         self.current_job_id = None
         self._heart.failed(verdict)
         if verdict.dead:
-            job = job_of_verdict(verdict)
-            self._callbacks.emit("job_failed", job, f"{job.error_type}: {job.error_message}")
+            self._callbacks.emit("job_failed", *job_failure(verdict))
 
 
 class WorkerThread(threading.Thread):

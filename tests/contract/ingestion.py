@@ -55,7 +55,7 @@ class ScriptedSteps:
         self.trouble[stage, word] = list(trouble)
 
     def parse(self, keys: Sequence[str], documents: Sequence[RawReference]) -> list[TextResult]:
-        bodies = [self.app.raw.get(document.raw_key).decode() for document in documents]
+        bodies = [self.app.raw.get(str(document.raw_key)).decode() for document in documents]
         return [
             fault or ExtractedText(body, title=body.partition("\n")[0])
             for body, fault in self._meet(Stage.TEXT, keys, bodies)
