@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 BITS = 64
 _SHINGLE_WORDS = 3
+_MOST_TAGS = 30_000
+_LONGEST_TAG = 65_536
 _INVISIBLE = ["script", "style", "nav", "header", "footer", "noscript", "template"]
 # A long text is worked on in pieces, so that memory stays flat. A word cut in two where pieces
 # meet moves three shingles among some hundred thousand.
@@ -18,14 +20,27 @@ _PIECE_CHARACTERS = 1 << 20
 _PIECE_SHINGLES = 1 << 14
 
 
-def visible_text(html: bytes | str) -> str:
-    """What a reader sees of a page, without its scripts, styles and navigation."""
+def visible_text(html: bytes) -> str:
+    """What a reader sees of a page, without its scripts, styles and navigation.
+
+    Nothing of a page made to keep the parser busy: such a page is compared by its bytes alone.
+    """
+    if _is_unreasonable(html):
+        return ""
     from selectolax.lexbor import LexborHTMLParser
 
     tree = LexborHTMLParser(html)
     tree.strip_tags(_INVISIBLE, recursive=True)
     body = tree.body or tree.root
     return " ".join(body.text(separator=" ").split()) if body else ""
+
+
+def _is_unreasonable(html: bytes) -> bool:
+    """Deep nesting and endless tags cost the parser the square of their length."""
+    if html.count(b"<") > _MOST_TAGS:
+        return True
+    long = (piece for piece in html.split(b"<") if len(piece) > _LONGEST_TAG)
+    return any(b">" not in piece[:_LONGEST_TAG] for piece in long)
 
 
 def simhash(text: str) -> int:

@@ -2,7 +2,6 @@
 
 import codecs
 import re
-from email.message import Message
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -11,24 +10,47 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_META = re.compile(rb"""<meta[^>]{0,500}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
+_HEADER = re.compile(r"""charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.ASCII | re.IGNORECASE)
+_META = re.compile(rb"""charset\s*=\s*["']?\s*([\w.:-]{1,40})""")
+_XML = re.compile(rb"""\s*<\?xml[^>]{0,200}\sencoding\s*=\s*["']([\w.:-]{1,40})""")
 _META_WINDOW = 8192
 _SAMPLE_BYTES = 32_768
-# Browsers read these labels as windows-1252 (https://encoding.spec.whatwg.org/#names-and-labels).
-_READ_AS_WINDOWS_1252 = frozenset({"ascii", "iso8859-1"})
+# Browsers read these labels as the larger charset that Windows made of each
+# (https://encoding.spec.whatwg.org/#names-and-labels).
+_READ_AS = {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "iso8859-11": "cp874",
+    "tis-620": "cp874",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "big5": "big5hkscs",
+}
+_UNKNOWN_TO_PYTHON = {"x-sjis": "cp932", "windows-31j": "cp932", "x-gbk": "gb18030"}
+# Python can decode these, but no page is in them; some take quadratic time on bytes made for it.
+_NO_CHARSETS = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-escape", "utf-7"})
+# A stray byte or two, or a character cut in half, does not make a declaration wrong.
+_BROKEN_SHARE = 0.001
 # Short text fits many code pages equally well; these are the ones met in practice.
 _COMMON = ("cp1252", "cp1251", "cp1250", "cp1253", "cp1254")
 
 
 def decode_text(content: bytes, media_type: str | None = None, *, markup: bool = False) -> str:
     """The characters of `content`; bytes that fit no charset become U+FFFD."""
-    if marked := charset_of_mark(content):
-        return content.decode(marked, "replace")
-    for label in (_declared_charset(media_type), _meta_charset(content) if markup else None):
-        text = _decode_strictly(content, label)
+    # A NUL in every second byte is as good as a mark: in any other charset it would be no text.
+    if certain := charset_of_mark(content) or wide_charset(content):
+        return content.decode(certain, "replace")
+    declared = _declared_charset(media_type), _markup_charset(content) if markup else None
+    labels = list(filter(None, map(_python_name, declared)))
+    for name in labels:
+        text = _decode_strictly(content, name)
         if text is not None:
             return text
-    return _decode_undeclared(content)
+    text = _decode_strictly(content, "utf-8")
+    return text if text is not None else _decode_broken(content, labels)
 
 
 def charset_of_mark(content: bytes) -> str | None:
@@ -37,36 +59,55 @@ def charset_of_mark(content: bytes) -> str | None:
 
 
 def _declared_charset(media_type: str | None) -> str | None:
-    if not media_type or "charset" not in media_type.lower():
-        return None
-    header = Message()
-    header["Content-Type"] = media_type
-    return header.get_content_charset()
+    found = _HEADER.search(media_type or "")
+    return found.group(1).lower() if found else None
 
 
-def _meta_charset(content: bytes) -> str | None:
-    found = _META.search(content[:_META_WINDOW])
+def _markup_charset(content: bytes) -> str | None:
+    """What the page says of itself, in a meta tag or else in an XML declaration."""
+    head = content[:_META_WINDOW].lower()
+    in_meta = (found for found in _META.finditer(head) if _is_in_meta(head, found.start()))
+    found = next(in_meta, None) or _XML.match(head)
     label = found.group(1).decode("ascii") if found else None
-    # A meta tag that could be read byte by byte is not in UTF-16, whatever it claims.
-    return "utf-8" if label and label.lower().startswith("utf-16") else label
+    # What could be read byte by byte is not in UTF-16, whatever it claims.
+    return "utf-8" if label and label.startswith("utf-16") else label
 
 
-def _decode_strictly(content: bytes, label: str | None) -> str | None:
+def _is_in_meta(head: bytes, place: int) -> bool:
+    tag = head.rfind(b"<", 0, place)
+    return tag >= 0 and head.startswith(b"<meta", tag) and b">" not in head[tag:place]
+
+
+def _python_name(label: str | None) -> str | None:
     try:
-        name = codecs.lookup(label).name if label else ""
-        if name in _READ_AS_WINDOWS_1252:
-            name = "cp1252"
-        return content.decode(name) if name else None
+        name = codecs.lookup(_UNKNOWN_TO_PYTHON.get(label, label)).name if label else None
     except (LookupError, ValueError):
         return None
+    return None if name is None or name in _NO_CHARSETS else _READ_AS.get(name, name)
 
 
-def _decode_undeclared(content: bytes) -> str:
-    wide = wide_charset(content)
-    text = None if wide else _decode_strictly(content, "utf-8")
-    if text is not None:
-        return text
-    return content.decode(wide or _guess_charset(content), "replace")
+def _decode_strictly(content: bytes, name: str) -> str | None:
+    try:
+        return content.decode(name)
+    except (LookupError, ValueError):
+        return None  # a LookupError for names like `rot13`, which stand for no charset
+
+
+def _decode_broken(content: bytes, declared: list[str]) -> str:
+    """Bytes that fit neither UTF-8 nor what was declared, by the charset that spoils least."""
+    if _is_mostly_utf8(content):
+        return content.decode("utf-8", "replace")
+    for name in declared:
+        text = "" if name == "utf-8" else content.decode(name, "replace")
+        if text.count("\ufffd") < _BROKEN_SHARE * len(text):
+            return text
+    return content.decode(_guess_charset(content), "replace")
+
+
+def _is_mostly_utf8(content: bytes) -> bool:
+    text = content.decode("utf-8", "replace")
+    # Bytes saved by characters of several bytes: single-byte charsets hardly ever look like that.
+    return text.count("\ufffd") < (len(content) - len(text)) / 4
 
 
 def wide_charset(content: bytes) -> str | None:
@@ -75,9 +116,9 @@ def wide_charset(content: bytes) -> str | None:
     half = len(sample) // 2
     if half < 2:
         return None
-    if sample[1::2].count(0) > 0.7 * half and not sample[0::2].count(0):
+    if sample[1::2].count(0) > 0.5 * half and not sample[0::2].count(0):
         return "utf-16-le"
-    if sample[0::2].count(0) > 0.7 * half and not sample[1::2].count(0):
+    if sample[0::2].count(0) > 0.5 * half and not sample[1::2].count(0):
         return "utf-16-be"
     return None
 

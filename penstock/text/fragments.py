@@ -3,7 +3,7 @@
 import html
 import re
 
-from penstock.text.html import visible_text
+from penstock.text.html.page import visible_text
 
 _TAGS = (
     r"</(p|div|li|ul|ol|a|b|i|strong|em|span|h[1-6]|td|tr|table|blockquote|section)\s*>"

@@ -11,7 +11,6 @@ _LIBRARIES = (
     "lxml.html",
     "pdfplumber",
     "pypdfium2",
-    "selectolax.lexbor",
     "trafilatura",
 )
 

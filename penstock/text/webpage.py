@@ -1,7 +1,7 @@
 """Any web page: the job posting it is about, or its main content."""
 
 from penstock.documents import ExtractedText, RawDocument
-from penstock.text.html import extract_page, read_page
+from penstock.text.html.page import extract_page, read_page
 from penstock.text.postings.posting import extract_posting
 
 

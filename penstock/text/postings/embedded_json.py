@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import unquote
 
-from penstock.text.html import Page
+from penstock.text.html.page import Page
 from penstock.text.postings.framework_state import expand_flat, join_stream, read_stream
 
 _MOST_CHARS = 4_000_000

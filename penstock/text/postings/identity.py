@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from penstock.text.characters import clean_line
-from penstock.text.html import Page
+from penstock.text.html.page import Page
 
 _MOST_HEADINGS = 5
 _SHORT_ID = 4

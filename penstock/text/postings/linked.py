@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from penstock.text.html import Page
+from penstock.text.html.page import Page
 from penstock.text.postings.fields import (
     Posting,
     distinct,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from penstock.text.characters import clean_line
-from penstock.text.html import Page
+from penstock.text.html.page import Page
 from penstock.text.postings.blocks import Block, read_tree
 from penstock.text.postings.fields import Posting
 from penstock.text.postings.identity import PageIdentity

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.documents import ExtractedText
-from penstock.text.html import Page
+from penstock.text.html.page import Page
 from penstock.text.kinds import HTML
 from penstock.text.postings.blocks import Block, join_blocks
 from penstock.text.postings.closing import drop_closing, find_pay_range

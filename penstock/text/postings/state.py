@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from penstock.text.characters import clean_line
-from penstock.text.html import Page
+from penstock.text.html.page import Page
 from penstock.text.postings.blocks import Block, read_blocks
 from penstock.text.postings.embedded_json import find_json, load_json
 from penstock.text.postings.fields import Posting, join_names, read_line, read_places, read_salary

@@ -1,0 +1,1 @@
+"""Web pages: their main content, or all of their visible text."""
