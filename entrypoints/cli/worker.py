@@ -20,9 +20,7 @@ MOST_TOGETHER = 25
 def worker(
     threads: Annotated[
         int | None,
-        typer.Option(
-            "--workers", min=1, help="Threads, each with a child. Default: cores."
-        ),
+        typer.Option("--workers", min=1, help="Threads, each with a child. Default: cores."),
     ] = None,
     stages: Annotated[
         str, typer.Option(help="Stages to do, separated by commas; others are left to others.")
