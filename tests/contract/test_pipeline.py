@@ -507,7 +507,7 @@ def test_a_worker_that_lost_its_lease_while_working_writes_nothing(
         seen.append(everything(place))
 
     place.steps.on(stage, "Watermills", another_takes_over)
-    place.drain()
+    place.work_once()
     assert seen == [everything(place)]
     assert counts(place.report(lease.run.id)) == {"ready": 1}
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from penstock.documents import Fault
-from penstock.errors import ConfigurationError, ErrorClass, UsageError
+from penstock.errors import ConfigurationError, ErrorClass, Interrupted
 from penstock.isolation.job import Job
 from penstock.isolation.pool import ChildPool
 
@@ -181,7 +181,7 @@ def test_children_make_no_noise(capfd: pytest.CaptureFixture[str]) -> None:
 def test_a_closed_pool_says_so() -> None:
     closed = ChildPool(processes=1)
     closed.close()
-    with pytest.raises(UsageError, match="closed"):
+    with pytest.raises(Interrupted, match="closed"):
         obey(closed, "fine")
 
 
@@ -198,7 +198,7 @@ def test_a_call_that_waits_while_the_pool_is_closed_says_so(tmp_path: Path) -> N
     def work() -> None:
         try:
             obey(doomed, f"hang {pid_file}")
-        except UsageError as error:
+        except Interrupted as error:
             errors.append(error)
 
     with ChildPool(processes=1) as doomed:
