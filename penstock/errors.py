@@ -4,6 +4,7 @@ PenstockError
 ├── UsageError                wrong use of a command or function: say what to change
 ├── ConfigurationError        a setting is wrong or missing; work pauses, documents are not blamed
 │   └── StagePaused           a stage cannot work until somebody mends a setting
+│       └── BudgetSpent       one run may cost no more; the others go on
 ├── StoreError                the database cannot be used as it is
 │   ├── StoreUnavailable      it does not answer, or asks to try again: a restart, a deadlock
 │   └── SchemaMismatch        made by a newer version, or not migrated yet
@@ -68,6 +69,14 @@ class StagePaused(ConfigurationError):
         super().__init__(f"stage {stage} is paused: {reason}")
         self.stage = stage
         self.reason = reason
+
+
+class BudgetSpent(StagePaused):
+    """A run has cost what it may cost; its backlog stays as it is."""
+
+    def __init__(self, stage: str, reason: str, run_id: int) -> None:
+        super().__init__(stage, reason)
+        self.run_id = run_id
 
 
 class StoreError(PenstockError):

@@ -94,9 +94,9 @@ def _print_figures(reports: list[RunReport], seconds: float) -> None:
     extracted = sum(report.stages[Stage.EXTRACT].worked for report in reports)
     embedded = sum(report.stages[Stage.EMBED].worked for report in reports)
     reused = sum(report.stages[Stage.EXTRACT].reused for report in reports)
-    calls = sum(report.usage.llm_calls for report in reports)
-    cost = sum(report.usage.cost_usd for report in reports)
-    fallbacks = sum(report.usage.fallbacks for report in reports)
+    calls = sum(report.spending.llm_calls for report in reports)
+    cost = sum(report.spending.cost_usd for report in reports)
+    fallbacks = sum(report.spending.fallbacks for report in reports)
     rate = fallbacks / extracted if extracted else 0.0
     if not extracted and not embedded:
         _say("Nothing changed since the last time: no extraction, no embedding.")

@@ -111,10 +111,12 @@ def print_result(settings: Settings, result: IngestResult) -> None:
 
 def _open_run(app: App, source: str, tenant: str, profile: str | None, force: bool) -> int:
     from penstock.crawl.source import recognise_source
+    from penstock.llm.own_profiles import load_own_profiles
     from penstock.llm.profiles import profile_named
     from penstock.runs.lifecycle import open_run
     from penstock.runs.vocabulary import SourceSpec
 
+    load_own_profiles(app.settings.extraction.profiles)
     if profile is not None:
         profile_named(profile)
     listing = recognise_source(source, app.fetcher)

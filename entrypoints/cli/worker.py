@@ -43,6 +43,7 @@ def worker(
             poll_interval=settings.extraction.worker_poll_interval,
             stages=chosen,
             batch_size=min(MOST_TOGETHER, settings.batch_size),
+            all_tenants=True,
         )
         found.on("job_failed", _print_failure)
         register_signal_handlers(found, timeout=grace)

@@ -15,7 +15,7 @@ from penstock.pipeline.processor import Processor
 from penstock.store.database import Database
 from penstock.store.schema import ACTIVE_ITEM, WAITING_ITEM, work_items
 from penstock.work.heart import Heart
-from penstock.work.queue import WorkQueue
+from penstock.work.queue import WorkQueue, not_of_runs
 
 TICK_SECONDS = 0.5
 
@@ -33,6 +33,7 @@ class Drain:
     poll_seconds: float
     run_id: int | None = None
     on_idle: Callable[[], None] = lambda: None
+    _blocked_runs: set[int] = field(default_factory=set)
     _failed: list[BaseException] = field(default_factory=list)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -114,6 +115,7 @@ class Drain:
             self.batch_size,
             self._stopping,
             self.run_id,
+            blocked_runs=self._blocked_runs,
         )
 
     def _anything_left(self) -> bool:
@@ -123,6 +125,7 @@ class Drain:
             left = left.where(ACTIVE_ITEM, work_items.c.run_id == self.run_id)
         else:
             left = left.where(WAITING_ITEM, work_items.c.stage.in_(self.processor.stages))
+            left = left.where(not_of_runs(self._blocked_runs))
         with self.database.read() as tx:
             return tx.execute(left).first() is not None
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,9 +14,10 @@ from penstock.llm.profiles import profile_named, profile_names
 from penstock.pipeline.batches import Line, compute, split_faults, update_nodes
 from penstock.pipeline.choice import profile_of
 from penstock.pipeline.closing import bury, carry_failure, close_ended
+from penstock.pipeline.ledger import answer_row
 from penstock.pipeline.steps import ExtractionResult
 from penstock.store.database import Tx
-from penstock.store.schema import extractions, model_calls, nodes, texts
+from penstock.store.schema import extractions, nodes, texts
 from penstock.work.items import Claim, Outcome, Verdict, WorkItem
 
 log = logging.getLogger(__name__)
@@ -121,23 +122,12 @@ class _Commit:
         return ours
 
     def _keep(self, tx: Tx, answered: Sequence[tuple[_Question, Extraction]]) -> None:
+        """What a model said is kept from the moment it said so; what rules found, from now."""
         insert = tx.insert(extractions).on_conflict_do_nothing()
         # In one order everywhere: two workers with the same keys must not wait for each other.
         ordered = sorted(answered, key=lambda pair: pair[0].key)
-        tx.execute(insert, [self._extraction_row(tx, *pair) for pair in ordered])
-        calls = [
-            {
-                "tenant_id": question.item.tenant_id,
-                "run_id": question.item.run_id,
-                "node_id": question.item.node_id,
-                "called_at": tx.now,
-            }
-            | {name: getattr(call, name) for name in call.__dataclass_fields__}
-            for question, answer in answered
-            for call in answer.calls
-        ]
-        if calls:
-            tx.execute(sa.insert(model_calls), calls)
+        version = self.line.extraction_version
+        tx.execute(insert, [answer_row(tx, q.request, answer, version) for q, answer in ordered])
 
     def _node_row(self, tx: Tx, question: _Question, answer: Extraction) -> dict[str, Any]:
         return {
@@ -145,28 +135,13 @@ class _Commit:
             "b_profile": question.request.profile,
             "b_fields": dict(answer.fields),
             "b_extraction_status": "ready",
-            "b_extraction_reason": None,
+            "b_extraction_reason": ", ".join(answer.marks) or None,
             "b_extraction_error": None,
             "b_extraction_model": answer.model,
             "b_extraction_confidence": answer.confidence,
             "b_extraction_version": self.line.extraction_version,
             "b_extracted_at": tx.now,
             "b_updated_at": tx.now,
-        }
-
-    def _extraction_row(self, tx: Tx, question: _Question, answer: Extraction) -> dict[str, Any]:
-        return {
-            "tenant_id": question.item.tenant_id,
-            "node_id": question.item.node_id,
-            "run_id": question.item.run_id,
-            "cache_key": question.key,
-            "profile": question.request.profile,
-            "version": self.line.extraction_version,
-            "model": answer.model,
-            "confidence": answer.confidence,
-            "fallback_reason": answer.fallback_reason,
-            "fields": dict(answer.fields),
-            "extracted_at": tx.now,
         }
 
 
@@ -197,7 +172,11 @@ def _load_questions(tx: Tx, line: Line, items: Sequence[WorkItem], models: str) 
 def _question(line: Line, item: WorkItem, row: sa.Row[Any], models: str) -> _Question:
     profile = item.payload.get("profile") or profile_of(row, line.default_profile)
     request = ExtractionRequest(row.body or "", profile, row.title or None, row.metadata)
-    return _Question(item, request, _key(line, item.tenant_id, request, models))
+    key = _key(line, item.tenant_id, request, models)
+    known = replace(
+        request, key=key, tenant_id=item.tenant_id, node_id=item.node_id, run_id=item.run_id
+    )
+    return _Question(item, known, key)
 
 
 def _key(line: Line, tenant_id: str, request: ExtractionRequest, models: str) -> str:
@@ -221,13 +200,18 @@ def _schema_hash(profile: str) -> str:
 def _find_kept(tx: Tx, questions: Sequence[_Question]) -> dict[str, Extraction]:
     """Answers that the store already holds for exactly these questions."""
     c = extractions.c
-    query = sa.select(c.cache_key, c.fields, c.confidence, c.model, c.fallback_reason).where(
+    columns = (c.cache_key, c.fields, c.confidence, c.model, c.fallback_reason, c.marks)
+    query = sa.select(*columns).where(
         c.tenant_id.in_({q.item.tenant_id for q in questions}),
         c.cache_key.in_([q.key for q in questions]),
     )
     return {
         row.cache_key: Extraction(
-            row.fields, row.confidence, row.model, fallback_reason=row.fallback_reason
+            row.fields,
+            row.confidence,
+            row.model,
+            fallback_reason=row.fallback_reason,
+            marks=tuple(row.marks or ()),
         )
         for row in tx.execute(query)
     }

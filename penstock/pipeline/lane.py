@@ -3,10 +3,11 @@
 import logging
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from penstock.errors import PenstockError, StoreUnavailable
+from penstock.errors import BudgetSpent, PenstockError, StoreUnavailable
 from penstock.pipeline.processor import Processor
+from penstock.runs.lifecycle import note_pause
 from penstock.store.database import Database
 from penstock.work.items import Claim
 from penstock.work.queue import WorkQueue
@@ -27,6 +28,9 @@ class Lane:
     batch_size: int
     stopping: threading.Event
     run_id: int | None = None
+    tenant_id: str | None = None
+    blocked_runs: set[int] = field(default_factory=set)
+    """Runs that may cost no more; their items wait for a worker that may spend more."""
     held: Claim | None = None
 
     def do_one_batch(self) -> bool:
@@ -49,18 +53,31 @@ class Lane:
                 stages=self.processor.stages,
                 limit=self.batch_size,
                 run_id=self.run_id,
+                tenant_id=self.tenant_id,
+                not_runs=tuple(self.blocked_runs),
             )
         if not claim:
             return False
         self.held = claim
         try:
             self.processor.process(claim)
+        except BudgetSpent as spent:
+            self.give_back()
+            if self.run_id is not None:
+                raise
+            self._block(spent)
         except BaseException:
             self.give_back()
             raise
         finally:
             self.held = None
         return True
+
+    def _block(self, spent: BudgetSpent) -> None:
+        if spent.run_id not in self.blocked_runs:
+            log.error("%s", spent)
+            self.blocked_runs.add(spent.run_id)
+            note_pause(self.database, spent.run_id, spent.reason)
 
     def give_back(self) -> None:
         """Make pending again whatever is left of the batch; whoever still works at it may not

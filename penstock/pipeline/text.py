@@ -64,6 +64,7 @@ def _write_texts(tx: Tx, items: Sequence[WorkItem], found: dict[int, ExtractedTe
     if not items:
         return
     update_nodes(tx, [_node_row(tx, item, found[item.id]) for item in items])
+    _forget_failure(tx, [item.node_id for item in items])
     numbers = _sequence_numbers(tx, [item.node_id for item in items])
     insert = tx.insert(texts)
     upsert = insert.on_conflict_do_update(
@@ -71,6 +72,13 @@ def _write_texts(tx: Tx, items: Sequence[WorkItem], found: dict[int, ExtractedTe
         set_={"title": insert.excluded.title, "body": insert.excluded.body},
     )
     tx.execute(upsert, [_text_row(numbers[item.node_id], found[item.id]) for item in items])
+
+
+def _forget_failure(tx: Tx, node_ids: Sequence[str]) -> None:
+    """A text that could not be had before is there now; nothing is said yet about its fields."""
+    failed = sa.and_(nodes.c.id.in_(node_ids), nodes.c.extraction_status == "failed")
+    good = {"extraction_status": None, "extraction_error": None}
+    tx.execute(sa.update(nodes).where(failed).values(good))
 
 
 def _node_row(tx: Tx, item: WorkItem, text: ExtractedText) -> dict[str, Any]:

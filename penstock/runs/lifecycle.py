@@ -117,6 +117,14 @@ def pause_run(database: Database, lease: RunLease, reason: str) -> None:
     _write_guarded(database, lease, values, _event(lease.run, f"paused: {reason}", level="ERROR"))
 
 
+def note_pause(database: Database, run_id: int, reason: str) -> None:
+    """Say why an active run does not go on, without taking it from whoever holds it."""
+    with database.write() as tx:
+        noted = sa.update(runs).where(runs.c.id == run_id, ACTIVE_RUN)
+        if tx.execute(noted.values(paused_reason=reason)).rowcount:
+            record(tx, _event(read_run(tx, run_id), f"paused: {reason}", level="ERROR"))
+
+
 def drop_run(database: Database, lease: RunLease, reason: str) -> None:
     """Let go of a run without ending it: its work stays, and the next start takes it up."""
     with database.write() as tx:

@@ -1,6 +1,6 @@
 """What a run has done so far, or did: the figures that people, artifacts and `--json` show."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -8,9 +8,10 @@ import sqlalchemy as sa
 
 from penstock.documents import Stage
 from penstock.runs.lifecycle import count_column, count_documents, read_run
+from penstock.runs.spending import Spending, run_spending
 from penstock.runs.vocabulary import DocumentStatus, Run
 from penstock.store.database import Tx
-from penstock.store.schema import extractions, model_calls, run_documents, runs, work_items
+from penstock.store.schema import run_documents, runs, work_items
 from penstock.work.items import ItemStatus, Outcome
 
 
@@ -27,23 +28,13 @@ class StageProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """Calls to models, and what they cost."""
-
-    llm_calls: int
-    tokens: int
-    cost_usd: float
-    fallbacks: int
-
-
-@dataclass(frozen=True, slots=True)
 class RunReport:
     """The whole picture of one run at one moment."""
 
     run: Run
     counts: dict[DocumentStatus, int]
     stages: dict[Stage, StageProgress]
-    usage: Usage
+    spending: Spending
     seconds: float
 
     @property
@@ -58,19 +49,16 @@ class RunReport:
     @property
     def fallback_rate(self) -> float:
         extracted = self.stages[Stage.EXTRACT].worked
-        return self.usage.fallbacks / extracted if extracted else 0.0
+        return self.spending.fallbacks / extracted if extracted else 0.0
 
     def as_json(self) -> dict[str, Any]:
-        usage = asdict(self.usage)
         return {
             "run_id": self.run.id,
             "status": self.run.status,
             "source": self.run.source_name,
             "tenant": self.run.tenant_id,
             "counts": {str(status): count for status, count in self.counts.items()},
-            "llm_calls": usage["llm_calls"],
-            "tokens": usage["tokens"],
-            "cost_usd": round(usage["cost_usd"], 6),
+            **self.spending.as_json(),
             "fallback_rate": round(self.fallback_rate, 4),
             "extractions": self.stages[Stage.EXTRACT].worked,
             "embeddings": self.stages[Stage.EMBED].worked,
@@ -102,7 +90,7 @@ def report_run(tx: Tx, run_id: int, tenant_id: str | None = None) -> RunReport:
         run=run,
         counts=count_documents(tx, run_id) if run.status.active else _final_counts(times),
         stages=_stages(tx, run_id),
-        usage=_usage(tx, run_id),
+        spending=run_spending(tx, run_id),
         seconds=_seconds(times.started_at, times.finished_at or tx.now),
     )
 
@@ -164,18 +152,3 @@ def _progress(rows: list[sa.Row[Any]]) -> StageProgress:
         reused=count(outcome=Outcome.REUSED),
         worked=count(outcome=Outcome.DONE),
     )
-
-
-def _usage(tx: Tx, run_id: int) -> Usage:
-    c = model_calls.c
-    tokens = sa.func.coalesce(sa.func.sum(c.prompt_tokens + c.completion_tokens), 0)
-    query = sa.select(
-        sa.func.count().label("calls"),
-        tokens.label("tokens"),
-        sa.func.coalesce(sa.func.sum(c.cost_usd), 0.0).label("cost"),
-    ).where(c.run_id == run_id)
-    used = tx.execute(query).one()
-    fallbacks = sa.select(sa.func.count()).where(
-        extractions.c.run_id == run_id, extractions.c.fallback_reason.is_not(None)
-    )
-    return Usage(used.calls, int(used.tokens), float(used.cost), tx.execute(fallbacks).scalar_one())

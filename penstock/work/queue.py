@@ -27,6 +27,8 @@ from penstock.work.items import Claim, ItemStatus, NewItem, Outcome, Verdict, Wo
 from penstock.work.retry import RetryRules
 from penstock.work.rows import NO_LEASE, item_columns, item_from, new_row, record_attempt
 
+# Instead of a run: items that belong to none.
+NO_RUN = 0
 _NODE_STATUS = {Stage.EXTRACT: nodes.c.extraction_status, Stage.EMBED: nodes.c.embedding_status}
 
 
@@ -79,6 +81,7 @@ class WorkQueue:
         limit: int = 64,
         run_id: int | None = None,
         tenant_id: str | None = None,
+        not_runs: Collection[int] = (),
     ) -> Claim:
         """Lease what is due: highest priority first, then oldest. May be empty.
 
@@ -88,11 +91,14 @@ class WorkQueue:
         due = (
             sa.select(*item_columns())
             .where(WAITING_ITEM, work_items.c.run_at <= tx.now, work_items.c.stage.in_(stages))
+            .where(not_of_runs(not_runs))
             .order_by(work_items.c.priority.desc(), work_items.c.id)
             .limit(limit)
             .with_for_update(skip_locked=True)
         )
-        if run_id is not None:
+        if run_id == NO_RUN:
+            due = due.where(work_items.c.run_id.is_(None))
+        elif run_id is not None:
             due = due.where(work_items.c.run_id == run_id)
         if tenant_id is not None:
             due = due.where(work_items.c.tenant_id == tenant_id)
@@ -315,6 +321,13 @@ class WorkQueue:
                 tx.execute(
                     sa.update(nodes).where(nodes.c.id.in_(ids)).values({column.name: status})
                 )
+
+
+def not_of_runs(run_ids: Collection[int]) -> sa.ColumnElement[bool]:
+    """Items of no run, or of another one."""
+    if not run_ids:
+        return sa.true()
+    return sa.or_(work_items.c.run_id.is_(None), work_items.c.run_id.not_in(run_ids))
 
 
 def replace_stage(item: WorkItem, stage: Stage) -> NewItem:

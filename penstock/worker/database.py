@@ -29,6 +29,8 @@ class Database:
         self, filename: str, path: str | PathLike[str], mime_type: str | None = None
     ) -> int:
         """Record a file; its id. The file is read when a worker comes to it, where it lies."""
+        if "\0" in fspath(path):
+            raise ValueError(f"{fspath(path)!r} is not the path of a file")
         with self.app.database.write() as tx:
             return insert_attachment(tx, self.tenant_id, filename, Path(path), mime_type)
 
@@ -63,6 +65,8 @@ def _url(path: str) -> str:
         return path
     if path == ":memory:":
         raise ValueError("a library needs a file: several connections share it, and memory is not")
+    if "?" in path:
+        raise ValueError(f"{path!r}: the name of a library cannot hold a question mark")
     return f"sqlite:///{Path(path).absolute()}"
 
 

@@ -11,6 +11,7 @@ from typing import Any, Self
 from penstock.bootstrap import App, ensure_vector_index
 from penstock.documents import Stage
 from penstock.pipeline.lane import Lane
+from penstock.work.items import ACTIVE_STATUSES, WorkItem
 from penstock.worker.callbacks import Callbacks
 from penstock.worker.control import Control
 from penstock.worker.database import Database
@@ -24,6 +25,7 @@ MIN_TIMEOUT_SECONDS = 10.0
 # A lease outlasts two lost heartbeats.
 BEATS_PER_LEASE = 3
 EXIT_SECONDS = 5.0
+IDLE_LOOK_SECONDS = 0.05
 # For what a claim costs beside the parsing: starting children, writing, the stages that follow.
 CLAIM_GRACE_SECONDS = 300.0
 
@@ -45,9 +47,11 @@ class ExtractionWorker:
         poll_interval: float = 1.0,
         stages: Sequence[Stage | str] = (Stage.TEXT,),
         batch_size: int = 1,
+        all_tenants: bool = False,
     ) -> None:
         """`extraction_timeout`: seconds until a document's child is killed, at least 10.
         `batch_size`: jobs that a thread claims together; more is quicker, one at a time is fairer.
+        `all_tenants`: work, and be told, also of jobs of other tenants than the library's own.
         """
         if num_workers < 1 or max_retries < 0 or batch_size < 1:
             raise ValueError("num_workers and batch_size start at 1, max_retries at 0")
@@ -58,6 +62,7 @@ class ExtractionWorker:
         self.queue = QueueManager(db, max_retries, self.stages)
         self.keeps_program_alive = False
         self._db = db
+        self._tenant_id = None if all_tenants else db.tenant_id
         self._extraction_timeout = _with_floor(extraction_timeout)
         self._heartbeat_interval = heartbeat_interval
         self._poll_interval = poll_interval
@@ -70,6 +75,8 @@ class ExtractionWorker:
         self._app: App | None = None
         self._started_at: float | None = None
         self._stopped_at: float | None = None
+        self._stopped = threading.Event()
+        self._stopped.set()
 
     def start(self) -> None:
         """Start the threads; starting a worker that runs changes nothing."""
@@ -85,8 +92,9 @@ class ExtractionWorker:
             if Stage.EMBED in self.stages:
                 ensure_vector_index(self._app)
             self._threads = [self._build_thread(self._app) for _ in range(self.num_workers)]
-            self._sweeper = Sweeper(self._app, self._control, self._callbacks)
+            self._sweeper = Sweeper(self._app, self._control, self._callbacks, self._is_ours)
             self._started_at, self._stopped_at = time.monotonic(), None
+            self._stopped.clear()
             for thread in (*self._threads, self._sweeper):
                 thread.start()
         atexit.register(self._stop_at_exit)
@@ -96,7 +104,7 @@ class ExtractionWorker:
         finish: they are pending again, and the threads that were at them can no longer write.
 
         In a callback it only asks for the stop, since a thread cannot wait for itself."""
-        if threading.current_thread() in self._threads:
+        if threading.current_thread() in (*self._threads, self._sweeper):
             threading.Thread(target=self.stop, args=(timeout,), name="penstock-stop").start()
             return False
         with self._lock:
@@ -109,16 +117,28 @@ class ExtractionWorker:
                 log.warning("worker %s did not finish in time, its job is released", thread.name)
                 thread.lane.give_back()
             self._end_parts()
-            self._stopped_at = time.monotonic()
+            if self._stopped_at is None:
+                self._stopped_at = time.monotonic()
+            self._stopped.set()
         atexit.unregister(self._stop_at_exit)
         return not late
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the worker is stopped, by a signal or another thread; True when it is."""
+        """Wait until the worker has stopped, by a signal or another thread; True when it has."""
+        return self._stopped.wait(timeout)
+
+    def wait_until_idle(self, timeout: float | None = None) -> bool:
+        """Wait until the queue is empty and nothing is under way, retries included; True when it
+        is. A worker that does not run, or is paused, is not waited for."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        for thread in self._threads:
-            thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
-        return not self.is_running()
+        while self.is_running() and not self.is_paused():
+            stats = self.queue.get_queue_stats()
+            if not any(stats[status] for status in ACTIVE_STATUSES):
+                return True
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            self._stopped.wait(IDLE_LOOK_SECONDS)
+        return False
 
     def pause(self) -> None:
         """Start no further job; those under way are finished."""
@@ -158,12 +178,13 @@ class ExtractionWorker:
 
     def get_status(self) -> dict[str, Any]:
         """What the worker is doing and how the queue stands, as plain values."""
+        queue = self.queue.get_queue_stats()
         with self._db.app.database.read() as tx:
             return {
                 "running": self.is_running(),
                 "paused": self.is_paused(),
                 "num_workers": self.num_workers,
-                **worker_status(tx, self._threads, self.queue.get_queue_stats(), self._uptime()),
+                **worker_status(tx, self._threads, queue, self._uptime()),
             }
 
     def get_recent_jobs(self, limit: int = 20) -> list[dict[str, Any]]:
@@ -213,7 +234,15 @@ class ExtractionWorker:
         def build_lane(teller: JobTeller) -> Lane:
             processor = app.processor(stages=self.stages, observer=teller)
             stopping = self._control.stopping
-            return Lane(app.database, app.queue, processor, heart.owner, self._batch_size, stopping)
+            return Lane(
+                app.database,
+                app.queue,
+                processor,
+                heart.owner,
+                self._batch_size,
+                stopping,
+                tenant_id=self._tenant_id,
+            )
 
         return WorkerThread(
             heart,
@@ -223,6 +252,10 @@ class ExtractionWorker:
             self._poll_interval,
             daemon=not self.keeps_program_alive,
         )
+
+    def _is_ours(self, item: WorkItem) -> bool:
+        ours = self._tenant_id is None or item.tenant_id == self._tenant_id
+        return ours and item.stage in self.stages
 
     def _uptime(self) -> float:
         if self._started_at is None:
@@ -234,8 +267,9 @@ class ExtractionWorker:
         if self._app is None or self._sweeper is None:
             return
         self._app.stop_parts()
+        deadline = time.monotonic() + EXIT_SECONDS
         for thread in (*self._threads, self._sweeper):
-            thread.join(EXIT_SECONDS)
+            thread.join(max(0.0, deadline - time.monotonic()))
         for thread in self._threads:
             thread.still_heart()
 

@@ -62,13 +62,13 @@ def job_of_item(item: WorkItem, status: ItemStatus) -> Job:
     )
 
 
-def job_failure(verdict: Verdict) -> tuple[Job, str]:
-    """A job that has failed for good, this attempt counted, and what is told of it."""
+def job_failure(verdict: Verdict, *, spent: int = 1) -> tuple[Job, str]:
+    """A job that has failed for good, what it spent last counted, and what is told of it."""
     job = job_of_item(verdict.item, ItemStatus.FAILED)
     fault = verdict.fault
     failed = replace(
         job,
-        retry_count=job.retry_count + 1,
+        retry_count=job.retry_count + spent,
         error_message=fault.message,
         error_type=fault.kind.value,
     )

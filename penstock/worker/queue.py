@@ -10,12 +10,19 @@ import sqlalchemy as sa
 
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass
-from penstock.pipeline.closing import LAST_STAGE, bury, close_failed
+from penstock.pipeline.closing import LAST_STAGE, bury, close_ended, close_failed
 from penstock.recovery import sweep
 from penstock.store.database import Tx
 from penstock.store.schema import WAITING_ITEM, nodes, work_items, workers
-from penstock.work.items import ACTIVE_STATUSES, Claim, ItemStatus, NewItem, Outcome
-from penstock.work.queue import WorkQueue
+from penstock.work.items import (
+    ACTIVE_STATUSES,
+    Claim,
+    ItemStatus,
+    NewItem,
+    Outcome,
+    WorkItem,
+)
+from penstock.work.queue import NO_RUN, WorkQueue
 from penstock.work.retry import RetryRule, Steps
 from penstock.worker.attachments import Attachment, find_attachments
 from penstock.worker.database import Database
@@ -29,6 +36,7 @@ from penstock.worker.jobs import (
 )
 from penstock.worker.statistics import queue_statistics
 
+_FOLLOWING = {Stage.TEXT: Stage.EXTRACT, Stage.EXTRACT: Stage.EMBED}
 MANUALLY_RETRIED = "Job was manually retried."
 
 
@@ -89,8 +97,14 @@ class QueueManager:
         """Take the job that is due next, for a worker of this name."""
         rules = replace(self._rules, lease_seconds=self._rules.job_timeout_seconds)
         with self._store.write() as tx:
+            # A run's items belong to workers, which know how to end a run.
             claim = rules.claim(
-                tx, worker_id, stages=self._stages, limit=1, tenant_id=self._db.tenant_id
+                tx,
+                worker_id,
+                stages=self._stages,
+                limit=1,
+                run_id=NO_RUN,
+                tenant_id=self._db.tenant_id,
             )
             if not claim:
                 return None
@@ -106,13 +120,15 @@ class QueueManager:
         confidence: float | None = None,
     ) -> bool:
         """Complete a job that was claimed here; False when it is no longer ours."""
-        claim = self._pop_claim(job_id)
+        claim = self._claims.get(job_id)
         if claim is None:
             return False
         with self._store.write() as tx:
             done = self._rules.complete(tx, claim, claim.items, Outcome.DONE)
             if done:
                 _keep_measures(tx, claim, extraction_time_ms, confidence)
+            self._open_next(tx, claim, close_ended(tx, done))
+        self._forget_claim(job_id)
         return bool(done)
 
     def failed(
@@ -125,7 +141,7 @@ class QueueManager:
         """Say that a job claimed here failed: it is tried again later, or dead. False when it is
         no longer ours."""
         fault = Fault(_error_class(error_type), error_message)
-        claim = self._pop_claim(job_id)
+        claim = self._claims.get(job_id)
         if claim is None:
             return False
         rules = self._rules if max_retries is None else self._rules_for(max_retries)
@@ -134,18 +150,23 @@ class QueueManager:
             dead = [verdict for verdict in verdicts if verdict.dead]
             bury(tx, dead)
             close_failed(tx, dead)
+        self._forget_claim(job_id)
         return bool(verdicts)
 
     def release(self, job_id: int) -> bool:
         """Make a job that is being processed pending again, at no cost to it. Whoever is at it
         can no longer write."""
         with self._store.write() as tx:
-            return self._rules.take_away(tx, work_items.c.id == job_id, *self._ours()) > 0
+            released = self._rules.take_away(tx, work_items.c.id == job_id, *self._ours())
+        self._forget_claim(job_id)
+        return released > 0
 
     def cancel(self, job_id: int) -> bool:
         """Cancel a job that has not ended. Whoever is at it can no longer write."""
         with self._store.write() as tx:
-            return bool(self._rules.cancel(tx, work_items.c.id == job_id, *self._ours()))
+            cancelled = self._rules.cancel(tx, work_items.c.id == job_id, *self._ours())
+        self._forget_claim(job_id)
+        return bool(cancelled)
 
     def get_job(self, job_id: int) -> Job | None:
         with self._store.read() as tx:
@@ -209,9 +230,14 @@ class QueueManager:
         c = work_items.c
         return [c.tenant_id == self._db.tenant_id, c.stage.in_(self._stages)]
 
-    def _pop_claim(self, job_id: int) -> Claim | None:
+    def _forget_claim(self, job_id: int) -> None:
         with self._lock:
-            return self._claims.pop(job_id, None)
+            self._claims.pop(job_id, None)
+
+    def _open_next(self, tx: Tx, claim: Claim, done: Sequence[WorkItem]) -> None:
+        for item in done:
+            following = _FOLLOWING[item.stage]
+            self._rules.open_next(tx, claim, [item], following, leased=False)
 
     def _rules_for(self, max_retries: int) -> WorkQueue:
         queue = self._db.app.queue

@@ -27,7 +27,7 @@ def register_signal_handlers(worker: ExtractionWorker, timeout: float = 60.0) ->
     def handle(number: int, frame: FrameType | None) -> None:
         del frame
         nonlocal asked_at
-        if asked_at is None and worker.is_running():
+        if worker.is_running():
             asked_at = time.monotonic()
             log.warning("%s: finishing the jobs under way", signal.Signals(number).name)
             # Not here: whatever this signal interrupted may hold a lock that stopping needs.

@@ -2,10 +2,12 @@
 
 import logging
 import threading
+from collections.abc import Callable
 
 from penstock.bootstrap import App
 from penstock.errors import PenstockError
 from penstock.recovery import recover
+from penstock.work.items import WorkItem
 from penstock.worker.callbacks import Callbacks
 from penstock.worker.control import Control
 from penstock.worker.jobs import job_failure
@@ -16,11 +18,19 @@ log = logging.getLogger(__name__)
 class Sweeper(threading.Thread):
     """Recovers once at the start and then at every sweep."""
 
-    def __init__(self, app: App, control: Control, callbacks: Callbacks) -> None:
+    def __init__(
+        self,
+        app: App,
+        control: Control,
+        callbacks: Callbacks,
+        is_ours: Callable[[WorkItem], bool],
+    ) -> None:
+        """`is_ours`: whether the program may hear of an item's end."""
         super().__init__(name="penstock-sweeper", daemon=True)
         self._app = app
         self._control = control
         self._callbacks = callbacks
+        self._is_ours = is_ours
 
     def run(self) -> None:
         while not self._control.stopping.is_set():
@@ -36,6 +46,7 @@ class Sweeper(threading.Thread):
             log.warning("recovery did not get through, the next sweep tries again: %s", error)
             return
         for verdict in found.items.dead:
-            self._callbacks.emit("job_failed", *job_failure(verdict))
+            if self._is_ours(verdict.item):
+                self._callbacks.emit("job_failed", *job_failure(verdict, spent=0))
         if found.items:
             self._control.wake()

@@ -3,6 +3,7 @@
 import logging
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -730,3 +731,83 @@ def test_heartbeats_carry_the_counts_of_their_worker(library: Library, hire: Hir
     wait_until(lambda: counts() == [(1, 1, "running")])
     worker.stop()
     assert counts() == [(1, 1, "stopped")]
+
+
+def test_a_worker_does_not_touch_or_hear_of_other_tenants_jobs(
+    library: Library, hire: Hire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = queued(QueueManager(library.db).enqueue(library.add(content="a secret")))
+    monkeypatch.setenv("PENSTOCK_TENANT", "another")
+    with Database(library.folder / "library.db") as theirs:
+        worker = hire(theirs)
+        heard = Heard().listen(worker)
+        worker.start()
+        wait_for_beats(library)
+        worker.stop()
+        assert heard.events == []
+        assert known(QueueManager(library.db).get_job(job_id)).status == "pending"
+        everybodys = hire(theirs, all_tenants=True)
+        everybodys.start()
+        wait_until(lambda: library.text(1) == "a secret")
+
+
+def test_waiting_for_a_stop_waits_for_its_end(library: Library, hire: Hire) -> None:
+    gate = library.gate("slow")
+    job_id = submit(worker := hire(), library.order("slow", gate=str(gate)))
+    worker.start()
+    wait_until(lambda: library.runs("slow") == 1)
+    stopping = threading.Thread(target=worker.stop)
+    stopping.start()
+    wait_until(lambda: not worker.is_running())
+    assert not worker.wait(0.2), "a job is under way"
+    gate.touch()
+    assert worker.wait(30)
+    assert status_of(worker.queue, job_id) == "complete"
+    stopping.join()
+
+
+def test_waiting_until_idle_ends_with_the_last_job(library: Library, hire: Hire) -> None:
+    worker = hire(num_workers=2)
+    jobs = worker.enqueue_batch([library.add(f"{number}.txt") for number in range(5)])
+    assert not worker.wait_until_idle(timeout=0.1), "nobody works"
+    worker.start()
+    assert worker.wait_until_idle(timeout=60)
+    assert {status_of(worker.queue, job_id) for job_id in jobs} == {"complete"}
+
+
+def test_a_callback_about_a_job_that_died_by_rescues_may_stop_the_worker(
+    library: Library, hire: Hire
+) -> None:
+    job_id = submit(worker := hire(), library.add())
+    QueueManager(library.db).claim("a dead one")
+    with library.db.app.database.write() as tx:
+        tx.execute(sa.update(work_items).values(rescues=5))
+    library.shift(job_id, lease_expires_at=-1, started_at=-5)
+    heard = Heard().listen(worker)
+    worker.on("job_failed", lambda *_: worker.stop())
+    worker.start()
+    assert worker.wait(30)
+    assert heard.jobs("job_failed") == [job_id]
+
+
+def test_a_stop_takes_no_longer_than_its_timeout_and_one_grace(
+    library: Library, hire: Hire
+) -> None:
+    blocked, released = threading.Semaphore(0), threading.Event()
+
+    def block(*_: object) -> None:
+        blocked.release()
+        released.wait(60)
+
+    worker = hire(num_workers=3)
+    worker.on("job_started", block)
+    worker.enqueue_batch([library.add(f"{number}.txt") for number in range(3)])
+    worker.start()
+    for _ in range(3):
+        assert blocked.acquire(timeout=30)
+    started = time.monotonic()
+    try:
+        assert not worker.stop(timeout=0.1)
+        assert time.monotonic() - started < 2 * extraction_worker.EXIT_SECONDS
+    finally:
+        released.set()

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from penstock import Database
+from penstock import Database, ExtractionWorker
 from penstock.documents import Stage
-from penstock.errors import ErrorClass
+from penstock.errors import ErrorClass, StoreUnavailable
 from penstock.store import database as store
 from penstock.store.schema import nodes, work_items
+from penstock.work.items import WorkItem
+from penstock.work.queue import WorkQueue
 from penstock.worker import QueueManager
 from tests.contract.worker_library import Library, known, queued, status_of
 from tests.factories import add_node, make_item
@@ -561,3 +563,68 @@ def test_times_are_stored_in_utc(library: Library, queue: QueueManager) -> None:
     with library.db.app.database.read() as tx:
         run_at = tx.execute(query).scalar_one()
     assert run_at.utcoffset() == timedelta(0)
+
+
+# What belongs to others
+
+
+def test_jobs_of_another_tenant_are_not_claimed_by_hand(
+    library: Library, queue: QueueManager
+) -> None:
+    with library.db.app.database.write() as tx:
+        node_id = add_node(tx, tenant_id="somebody else")
+        library.db.app.queue.enqueue(tx, [make_item(node_id, tenant_id="somebody else")])
+    assert queue.claim("worker") is None
+
+
+def test_items_of_a_run_are_not_claimed_by_hand(library: Library, queue: QueueManager) -> None:
+    tenant_id = library.db.tenant_id
+    with library.db.app.database.write() as tx:
+        node_id = add_node(tx, tenant_id=tenant_id)
+        library.db.app.queue.enqueue(tx, [make_item(node_id, tenant_id=tenant_id, run_id=7)])
+    assert queue.claim("worker") is None
+
+
+def test_a_job_completed_by_hand_is_followed_by_the_next_stage(library: Library) -> None:
+    queue = QueueManager(library.db, stages=tuple(Stage))
+    job_id = queued(queue.enqueue(library.add()))
+    assert known(queue.claim("worker")).id == job_id
+    assert queue.complete(job_id)
+    following = known(queue.claim("worker"))
+    assert (following.stage, following.attachment_id) == (Stage.EXTRACT, 1)
+
+
+def test_a_job_that_could_not_be_completed_can_be_completed_later(
+    library: Library, queue: QueueManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = enqueue(library, queue)
+    queue.claim("worker")
+    with monkeypatch.context() as away:
+        away.setattr(WorkQueue, "complete", _unavailable)
+        with pytest.raises(StoreUnavailable):
+            queue.complete(job_id)
+    assert queue.complete(job_id)
+    assert status_of(queue, job_id) == "complete"
+
+
+def _unavailable(*_: object) -> list[WorkItem]:
+    raise StoreUnavailable("the database is away")
+
+
+def test_a_text_that_is_had_after_all_leaves_no_failure_on_its_node(
+    library: Library, queue: QueueManager
+) -> None:
+    job_id = enqueue(library, queue)
+    queue.claim("worker")
+    queue.failed(job_id, "broken", "corruption")
+    assert library.node_status() == "failed"
+    queue.retry_failed(job_id)
+    with ExtractionWorker(library.db, num_workers=1, poll_interval=0.05) as worker:
+        assert worker.wait_until_idle(timeout=60)
+    assert library.node_status() is None
+
+
+@pytest.mark.parametrize("name", ["what?.db", ":memory:"])
+def test_names_that_cannot_be_a_library_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="library"):
+        Database(name)

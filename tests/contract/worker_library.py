@@ -12,7 +12,7 @@ import psutil
 import sqlalchemy as sa
 
 from penstock import Database, ExtractedText, ExtractionWorker, RawDocument, extractor
-from penstock.store.schema import work_items
+from penstock.store.schema import nodes, work_items
 from penstock.text.registry import Extract, remove_extractor
 from penstock.work.items import ACTIVE_STATUSES
 from penstock.worker import Job, QueueManager
@@ -52,6 +52,14 @@ class Library:
         attachment = self.db.get_attachment(attachment_id)
         assert attachment is not None
         return attachment.text
+
+    def node_status(self) -> str | None:
+        """The extraction status of the first document."""
+        with self.db.app.database.read() as tx:
+            status: str | None = tx.execute(
+                sa.select(nodes.c.extraction_status).order_by(nodes.c.seq).limit(1)
+            ).scalar_one()
+            return status
 
     def shift(self, job_id: int, **seconds: float) -> None:
         """Move times of a job, as in `run_at=-5`: five seconds ago."""

@@ -1,4 +1,4 @@
-"""The Python of the how-to pages runs as it stands."""
+"""The Python of the README and the how-to pages runs as it stands."""
 
 import os
 import re
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fpdf import FPDF
 
 from tests.e2e.commands import ROOT
 
@@ -14,7 +15,15 @@ _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(page: str) -> list[str]:
-    return _BLOCK.findall((ROOT / "docs" / "howto" / page).read_text())
+    return _BLOCK.findall((ROOT / page).read_text())
+
+
+def make_pdf(path: Path, text: str) -> None:
+    pdf = FPDF()
+    pdf.add_page()
+    pdf.set_font("Helvetica")
+    pdf.write(text=text)
+    pdf.output(str(path))
 
 
 def run(code: str, folder: Path) -> "subprocess.CompletedProcess[str]":
@@ -34,12 +43,15 @@ def run(code: str, folder: Path) -> "subprocess.CompletedProcess[str]":
 @pytest.mark.parametrize(
     ("page", "said"),
     [
-        ("embed.md", "Francis turbines suit medium heads"),
-        ("extractors.md", "started\nfull load {'lines': 2}"),
+        ("README.md", "Mills grind corn"),
+        ("docs/howto/embed.md", "Francis turbines suit medium heads"),
+        ("docs/howto/profiles.md", "'total': 99.5"),
+        ("docs/howto/extractors.md", "started\nfull load {'lines': 2}"),
     ],
 )
 def test_examples_run_one_after_the_other(page: str, said: str, tmp_path: Path) -> None:
-    found = blocks(page)
+    make_pdf(tmp_path / "paper.pdf", "Mills grind corn")
+    found = [code.replace("/path/to/", "") for code in blocks(page)]
     assert found
     told = [run(code, tmp_path) for code in found]
     assert [done.returncode for done in told] == [0] * len(found), told

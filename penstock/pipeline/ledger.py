@@ -1,0 +1,104 @@
+"""Calls to models and their answers, written to the store the moment they are there."""
+
+import threading
+import time
+from dataclasses import dataclass, fields
+from typing import Any
+
+import sqlalchemy as sa
+
+from penstock.documents import Extraction, ExtractionRequest, ModelCall, Stage
+from penstock.errors import BudgetSpent
+from penstock.store.database import Database, Tx
+from penstock.store.schema import extractions, model_calls
+
+# What other workers spend on the same run is looked up this often.
+LOOK_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class _Spent:
+    dollars: float
+    looked_at: float
+
+
+class StoreLedger:
+    """A ledger (see `penstock.llm.ledger`) in the store; safe from several threads."""
+
+    def __init__(
+        self, database: Database, extraction_version: str, max_cost_usd_per_run: float | None
+    ) -> None:
+        self._database = database
+        self._version = extraction_version
+        self._most = max_cost_usd_per_run
+        self._lock = threading.Lock()
+        self._spent: dict[int, _Spent] = {}
+
+    def check_budget(self, request: ExtractionRequest) -> None:
+        if self._most is None or request.run_id is None:
+            return
+        dollars = self._dollars_of(request.run_id)
+        if dollars >= self._most:
+            raise BudgetSpent(
+                Stage.EXTRACT,
+                f"run {request.run_id} has cost ${dollars:.4f} of the ${self._most:g} it may: "
+                "raise PENSTOCK_MAX_COST_USD_PER_RUN, then "
+                f"`penstock resume {request.run_id}` goes on where it stopped",
+                request.run_id,
+            )
+
+    def record(self, request: ExtractionRequest, call: ModelCall) -> None:
+        with self._database.write() as tx:
+            row = {
+                "tenant_id": request.tenant_id,
+                "run_id": request.run_id,
+                "node_id": request.node_id,
+                "called_at": tx.now,
+            }
+            values = {one.name: getattr(call, one.name) for one in fields(call)}
+            tx.execute(sa.insert(model_calls).values(row | values))
+        if request.run_id is not None:
+            with self._lock:
+                if request.run_id in self._spent:
+                    self._spent[request.run_id].dollars += call.cost_usd
+
+    def keep(self, request: ExtractionRequest, answer: Extraction) -> None:
+        with self._database.write() as tx:
+            insert = tx.insert(extractions).on_conflict_do_nothing()
+            tx.execute(insert.values(answer_row(tx, request, answer, self._version)))
+
+    def _dollars_of(self, run_id: int) -> float:
+        with self._lock:
+            known = self._spent.get(run_id)
+            if known is not None and time.monotonic() - known.looked_at < LOOK_SECONDS:
+                return known.dollars
+        with self._database.read() as tx:
+            dollars = _read_spent(tx, run_id)
+        with self._lock:
+            self._spent[run_id] = _Spent(dollars, time.monotonic())
+        return dollars
+
+
+def answer_row(
+    tx: Tx, request: ExtractionRequest, answer: Extraction, version: str
+) -> dict[str, Any]:
+    """An answer as it is kept for ever."""
+    return {
+        "tenant_id": request.tenant_id,
+        "node_id": request.node_id,
+        "run_id": request.run_id,
+        "cache_key": request.key,
+        "profile": request.profile,
+        "version": version,
+        "model": answer.model,
+        "confidence": answer.confidence,
+        "fallback_reason": answer.fallback_reason,
+        "marks": list(answer.marks),
+        "fields": dict(answer.fields),
+        "extracted_at": tx.now,
+    }
+
+
+def _read_spent(tx: Tx, run_id: int) -> float:
+    total = sa.func.coalesce(sa.func.sum(model_calls.c.cost_usd), 0.0)
+    return float(tx.execute(sa.select(total).where(model_calls.c.run_id == run_id)).scalar_one())
