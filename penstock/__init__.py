@@ -5,14 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.documents import ExtractedText, RawDocument
+    from penstock.llm.profiles import Profile
+    from penstock.llm.schemas import Confidence
     from penstock.text.registry import extractor
     from penstock.worker import Database, ExtractionWorker, register_signal_handlers
 
 __version__ = "0.1.0"
 __all__ = [
+    "Confidence",
     "Database",
     "ExtractedText",
     "ExtractionWorker",
+    "Profile",
     "RawDocument",
     "extractor",
     "register_signal_handlers",
@@ -24,6 +28,8 @@ _HOMES = {
     "register_signal_handlers": "penstock.worker",
     "ExtractedText": "penstock.documents",
     "RawDocument": "penstock.documents",
+    "Profile": "penstock.llm.profiles",
+    "Confidence": "penstock.llm.schemas",
     "extractor": "penstock.text.registry",
 }
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from penstock.crawl.duplicates import Duplicates
 from penstock.documents import Stage
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from penstock.crawl.rawstore import RawStore
     from penstock.embed.embedder import Embedder
     from penstock.isolation.pool import ChildPool
+    from penstock.llm.chain import ModelChain
+    from penstock.llm.cleaning import Caps
     from penstock.llm.extractor import Extractor
+    from penstock.llm.ratelimit import RateLimit
     from penstock.pipeline import steps as pipeline_steps
     from penstock.pipeline.drain import Drain
     from penstock.pipeline.observer import Observer
@@ -36,6 +39,13 @@ FETCH_THREADS = 8
 FETCH_BATCH = 2 * FETCH_THREADS
 # How long a lane waits when nothing is due, before it looks again by itself.
 IDLE_SECONDS = 0.25
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """A part that holds connections or threads."""
+
+    def close(self) -> None: ...
 
 
 class App:
@@ -95,7 +105,56 @@ class App:
             certifications=limits.max_certifications,
             industries=limits.max_industries,
         )
+        if self.settings.asks_models:
+            return self._model_chain(caps)
         return IsolatedRules(self.children, caps, limits.max_input_chars)
+
+    def _model_chain(self, caps: "Caps") -> "ModelChain":
+        from penstock.llm.asking import Asker
+        from penstock.llm.breaker import Breaker
+        from penstock.llm.chain import ChainSettings, ModelChain
+        from penstock.llm.groq_client import build_groq_client
+        from penstock.llm.modes import Modes
+        from penstock.llm.prices import price_table
+        from penstock.pipeline.ledger import StoreLedger
+
+        settings, limits = self.settings, self.settings.extraction
+        key = settings.groq_api_key
+        chain = ChainSettings(
+            limits.primary_model,
+            limits.fallback_model,
+            limits.confidence_threshold,
+            limits.max_tokens,
+            limits.max_input_chars,
+            limits.concurrency,
+            caps,
+            price_table(limits.prices),
+        )
+        client = build_groq_client(
+            key.get_secret_value() if key else None,
+            limits.base_url,
+            limits.timeout_seconds,
+            connections=limits.concurrency,
+        )
+        asker = Asker(
+            client,
+            self._rate_limit(),
+            Breaker(),
+            Modes(limits.reasoning_effort),
+            concurrency=limits.concurrency,
+        )
+        most = settings.max_cost_usd_per_run
+        return ModelChain(chain, asker, StoreLedger(self.database, limits.version, most))
+
+    def _rate_limit(self) -> "RateLimit":
+        from penstock.llm.buckets import LocalRateLimit
+        from penstock.llm.shared_buckets import SharedRateLimit
+        from penstock.work.redis_client import build_redis_client
+
+        url = self.settings.redis_url
+        if url is None:
+            return LocalRateLimit()
+        return SharedRateLimit(build_redis_client(url.get_secret_value()))
 
     @cached_property
     def embedder(self) -> "Embedder":
@@ -126,12 +185,14 @@ class App:
         stages: Collection[Stage] = tuple(Stage),
         observer: "Observer | None" = None,
     ) -> "Processor":
+        from penstock.llm.own_profiles import load_own_profiles
         from penstock.llm.profiles import profile_names
         from penstock.pipeline.batches import Line
         from penstock.pipeline.observer import NoObserver
         from penstock.pipeline.processor import Processor
 
         extraction = self.settings.extraction
+        load_own_profiles(extraction.profiles)
         if extraction.profile not in profile_names():
             known = ", ".join(profile_names())
             raise ConfigurationError(
@@ -151,6 +212,14 @@ class App:
             line, self.extractor.identity, embedder.identity, embedder.window_chars, stages
         )
 
+    @property
+    def drain_size(self) -> int:
+        """Documents claimed together: with models, twice as many as are asked about at once. Then
+        no slot waits for a batch to end, and answers are soon committed."""
+        if not self.settings.asks_models:
+            return self.settings.batch_size
+        return min(self.settings.batch_size, 2 * self.settings.extraction.concurrency)
+
     def drain(
         self, processor: "Processor", heart: "Heart", *, run_id: int | None = None
     ) -> "Drain":
@@ -161,7 +230,7 @@ class App:
             self.queue,
             processor,
             heart,
-            batch_size=self.settings.batch_size,
+            batch_size=self.drain_size,
             # One more than there are parsers: while one lane writes, the parsers stay busy.
             lanes=self.settings.text_processes + 1,
             poll_seconds=IDLE_SECONDS,
@@ -201,6 +270,8 @@ class App:
         built = self.__dict__
         if "fetch_threads" in built:
             self.fetch_threads.shutdown(cancel_futures=True)
+        if "extractor" in built and isinstance(self.extractor, Closable):
+            self.extractor.close()
         if "children" in built:
             self.children.close()
         if "fetcher" in built:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from penstock.errors import PenstockError, SchemaMismatch
-from penstock.settings import Settings, mask_url, retired_model_warnings
+from penstock.settings import RETIRED_MODELS, Settings, mask_url, retired_model_warnings
 from penstock.store.database import Database
 from penstock.store.migration import check as check_schema
 from penstock.store.migration import current_revision
@@ -14,6 +14,7 @@ from penstock.work.redis_client import build_redis_client
 
 Verdict = Literal["ok", "warning", "failed"]
 LOW_DISK_BYTES = 1024**3
+ASK_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +102,56 @@ def _check_redis(settings: Settings) -> Finding:
 
 
 def _check_models(settings: Settings) -> Finding:
-    retired = retired_model_warnings(settings)
-    if retired:
+    if settings.asks_models:
+        return _ask_for_models(settings)
+    if retired := retired_model_warnings(settings):
         return Finding("models", "warning", "; ".join(retired), "change the settings it names")
-    if settings.groq_api_key is not None:
-        detail = "GROQ_API_KEY is set, but this version extracts with the offline rules only"
-        return Finding(
-            "models", "warning", detail, "nothing to do; no model is asked, none is paid"
-        )
     return Finding("models", "ok", "offline rules; no model is asked")
+
+
+def _ask_for_models(settings: Settings) -> Finding:
+    """Asks the endpoint for its list of models, which costs nothing and needs a valid key."""
+    from groq import APIConnectionError, APIStatusError
+
+    from penstock.llm.groq_client import build_groq_client
+
+    key = settings.groq_api_key
+    base_url = settings.extraction.base_url
+    where = mask_url(base_url) if base_url else "Groq"
+    client = build_groq_client(key.get_secret_value() if key else None, base_url, ASK_SECONDS)
+    try:
+        known = {model.id for model in client.models.list().data}
+    except APIStatusError as error:
+        if error.status_code in (401, 403):
+            detail = f"{where} refuses the key (HTTP {error.status_code})"
+            return Finding("models", "failed", detail, "set GROQ_API_KEY to a valid key")
+        detail = f"{where} does not list its models (HTTP {error.status_code})"
+        return Finding("models", "warning", detail, "check EXTRACTION_BASE_URL if calls fail")
+    except (APIConnectionError, ValueError) as error:
+        advice = "check the network and EXTRACTION_BASE_URL; EXTRACTION_BACKEND=rules works offline"
+        return Finding("models", "failed", f"{where}: {type(error).__name__}", advice)
+    finally:
+        client.close()
+    return _compare_models(settings, where, known)
+
+
+def _compare_models(settings: Settings, where: str, known: set[str]) -> Finding:
+    extraction = settings.extraction
+    named = {
+        "EXTRACTION_PRIMARY_MODEL": extraction.primary_model,
+        "EXTRACTION_FALLBACK_MODEL": extraction.fallback_model,
+    }
+    missing = {env: model for env, model in named.items() if model not in known}
+    if not missing:
+        models = f"{extraction.primary_model}, then {extraction.fallback_model}"
+        return Finding("models", "ok", f"{models} at {where}")
+    detail = f"{where} does not have " + ", ".join(f"{env}={m}" for env, m in missing.items())
+    verdict: Verdict = "failed" if len(missing) == len(named) else "warning"
+    advice = [
+        f"set {env}={RETIRED_MODELS[model]}" if model in RETIRED_MODELS else f"change {env}"
+        for env, model in missing.items()
+    ]
+    return Finding("models", verdict, detail, "; ".join(advice))
 
 
 def _check_embedder(settings: Settings) -> Finding:

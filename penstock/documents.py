@@ -75,6 +75,8 @@ class ModelCall:
     cost_usd: float
     outcome: str
     """`accepted`, or the reason why the answer was not good enough."""
+    cached_tokens: int = 0
+    """Those of the prompt that the provider had from an earlier call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,11 @@ class ExtractionRequest:
     profile: str
     title: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    key: str = ""
+    """Under which the answer is kept for ever."""
+    tenant_id: str = ""
+    node_id: str = ""
+    run_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,9 @@ class Extraction:
     model: str
     calls: tuple[ModelCall, ...] = ()
     fallback_reason: str | None = None
+    """Why the first model's answer was not taken, or not good enough although it was."""
+    marks: tuple[str, ...] = ()
+    """What a reader of the fields should know: `input_cut`, `kept_primary`."""
 
 
 @dataclass(frozen=True, slots=True)

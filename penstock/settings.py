@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from dotenv import dotenv_values
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
+from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from penstock.errors import ConfigurationError
@@ -26,6 +26,15 @@ _SECRET_PAIR = re.compile(r"([?&][^=&]*(?:key|password|secret|token)[^=&]*=)[^&]
 
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
+
+
+def _split_names(value: object) -> object:
+    if isinstance(value, str):
+        return tuple(name.strip() for name in value.split(",") if name.strip())
+    return value
+
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_names)]
 
 
 class _Section(BaseSettings):
@@ -47,7 +56,12 @@ class ExtractionSettings(_Section):
     )
     version: str = Field("1.0.0", description="Bump to have older nodes extracted again")
     profile: str = Field("resume", description="Profile of nodes that name none")
-    base_url: str | None = Field(None, description="A Groq-compatible endpoint; empty: Groq itself")
+    backend: Literal["auto", "groq", "rules"] = Field(
+        "auto", description="Who extracts; auto: models if there is a key or a base URL, else rules"
+    )
+    base_url: str | None = Field(
+        None, description="A compatible endpoint; one that ends in /v1 is used as it stands"
+    )
     primary_model: str = Field("openai/gpt-oss-20b", description="Asked first")
     fallback_model: str = Field(
         "openai/gpt-oss-120b", description="Asked when the first is not enough"
@@ -67,6 +81,16 @@ class ExtractionSettings(_Section):
         8080, ge=0, le=65535, description="Worker health endpoint; 0 switches it off"
     )
     concurrency: Count = Field(16, description="Calls to the model under way at once")
+    timeout_seconds: Positive = Field(60, description="A call that takes longer is given up")
+    reasoning_effort: Literal["low", "medium", "high"] = Field(
+        "low", description="For models that reason; what they think counts as tokens"
+    )
+    prices: Names = Field(
+        (), description="Further prices: model=prompt/completion[/cached] in $ per million, …"
+    )
+    profiles: Names = Field(
+        (), description="Modules or .py files with own profiles, separated by commas"
+    )
     max_primary_skills: Count = Field(12, description="Cap of primary_skills")
     max_recent_titles: Count = Field(3, description="Cap of recent_job_titles")
     max_certifications: Count = Field(10, description="Cap of certifications")
@@ -142,9 +166,11 @@ class Settings(_Section):
         False, description="Let the crawler reach private and loopback addresses"
     )
     crawl_delay_seconds: float = Field(0.5, ge=0, description="Pause between requests to one host")
-    extractors: Annotated[tuple[str, ...], NoDecode] = Field(
-        (),
-        description="Modules or .py files with own text extractors, separated by commas",
+    extractors: Names = Field(
+        (), description="Modules or .py files with own text extractors, separated by commas"
+    )
+    max_cost_usd_per_run: Positive | None = Field(
+        None, description="A run that has cost this much in calls to models pauses; empty: no limit"
     )
     server_idle_seconds: float = Field(
         900, ge=0, description="The local Prefect server stops after this long unused; 0: never"
@@ -152,12 +178,12 @@ class Settings(_Section):
     extraction: ExtractionSettings = Field(default_factory=ExtractionSettings)
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
 
-    @field_validator("extractors", mode="before")
-    @classmethod
-    def _split_names(cls, value: object) -> object:
-        if isinstance(value, str):
-            return tuple(name.strip() for name in value.split(",") if name.strip())
-        return value
+    @property
+    def asks_models(self) -> bool:
+        """Whether extraction is done by models; otherwise the offline rules do it."""
+        backend = self.extraction.backend
+        named = self.groq_api_key is not None or self.extraction.base_url is not None
+        return backend == "groq" or (backend == "auto" and named)
 
     @property
     def database_url(self) -> str:

@@ -9,8 +9,9 @@ import typer
 from entrypoints.cli.output import Json, Tenant, console, print_error, print_json, print_table
 from penstock.bootstrap import App, open_app
 from penstock.errors import PenstockError, RunRefused, UsageError
+from penstock.runs.lifecycle import read_run
 from penstock.runs.report import RunReport, list_failures, report_run
-from penstock.runs.vocabulary import DocumentStatus, RunStatus
+from penstock.runs.vocabulary import DocumentStatus, Run, RunStatus
 from penstock.settings import Settings, load_settings
 
 FAILURES_SHOWN = 20
@@ -49,6 +50,32 @@ def ingest(
     raise typer.Exit(result.exit_code(strict))
 
 
+def resume(
+    run_id: Annotated[int, typer.Argument(help="The run to take up.")],
+    tenant: Tenant = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit 1 if any document failed.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Go on with a run that was paused or interrupted, where it stopped."""
+    settings = load_settings()
+    with open_app(settings) as app, app.database.read() as tx:
+        run = read_run(tx, run_id, tenant or settings.tenant)
+    if not run.status.active:
+        raise UsageError(
+            f"run {run_id} is {run.status}: there is nothing to resume; "
+            f"`penstock ingest {run.location}` starts a new one"
+        )
+    with open_app(settings) as app:
+        result = _drive(settings, app, run)
+    if json:
+        print_json(result.as_json())
+    else:
+        print_result(settings, result)
+    raise typer.Exit(result.exit_code(strict))
+
+
 @dataclass(frozen=True, slots=True)
 class IngestResult:
     """What became of a run, and what its flow died of if it did not end by itself."""
@@ -75,24 +102,28 @@ def run_ingest(
     settings: Settings, source: str, tenant: str, profile: str | None, force: bool
 ) -> IngestResult:
     """Record a run, have the flow do it, and report what became of it."""
+    with open_app(settings) as app:
+        return _drive(settings, app, _open_run(app, source, tenant, profile, force))
+
+
+def _drive(settings: Settings, app: App, run: Run) -> IngestResult:
+    """Have the flow do a recorded run."""
     from entrypoints.cli.local_prefect import connect_prefect
     from entrypoints.cli.progress import shown_progress
 
     failure: str | None = None
-    with open_app(settings) as app:
-        run_id = _open_run(app, source, tenant, profile, force)
-        try:
-            connect_prefect(settings)
-            with shown_progress(app.database, run_id, f"run {run_id}"):
-                _run_flow(run_id, source, tenant)
-        except KeyboardInterrupt:
-            failure = "interrupted"
-        except Exception as error:
-            # The run tells of its end in the database; what only we know is told here.
-            failure = _explain(settings, run_id, error)
-        _abort_if_never_taken(app, run_id, failure)
-        with app.database.read() as tx:
-            return IngestResult(report_run(tx, run_id), failure)
+    try:
+        connect_prefect(settings)
+        with shown_progress(app.database, run.id, f"run {run.id}"):
+            _run_flow(run)
+    except KeyboardInterrupt:
+        failure = "interrupted"
+    except Exception as error:
+        # The run tells of its end in the database; what only we know is told here.
+        failure = _explain(settings, run.id, error)
+    _abort_if_never_taken(app, run.id, failure)
+    with app.database.read() as tx:
+        return IngestResult(report_run(tx, run.id), failure)
 
 
 def print_result(settings: Settings, result: IngestResult) -> None:
@@ -109,7 +140,7 @@ def print_result(settings: Settings, result: IngestResult) -> None:
         print_error(result.problem)
 
 
-def _open_run(app: App, source: str, tenant: str, profile: str | None, force: bool) -> int:
+def _open_run(app: App, source: str, tenant: str, profile: str | None, force: bool) -> Run:
     from penstock.crawl.source import recognise_source
     from penstock.llm.own_profiles import load_own_profiles
     from penstock.llm.profiles import profile_named
@@ -121,15 +152,15 @@ def _open_run(app: App, source: str, tenant: str, profile: str | None, force: bo
         profile_named(profile)
     listing = recognise_source(source, app.fetcher)
     spec = SourceSpec(tenant, listing.name, listing.kind, listing.location)
-    return open_run(app.database, spec, profile=profile, force=force).id
+    return open_run(app.database, spec, profile=profile, force=force)
 
 
-def _run_flow(run_id: int, source: str, tenant: str) -> None:
+def _run_flow(run: Run) -> None:
     from entrypoints.cli.local_prefect import watched_by_a_person
     from flows.ingest import ingest as ingest_flow
 
     with watched_by_a_person():
-        ingest_flow(source=source, tenant=tenant, run_id=run_id)
+        ingest_flow(source=run.location, tenant=run.tenant_id, run_id=run.id)
 
 
 def _explain(settings: Settings, run_id: int, error: Exception) -> str:
@@ -145,7 +176,7 @@ def _explain(settings: Settings, run_id: int, error: Exception) -> str:
 
 
 def _abort_if_never_taken(app: App, run_id: int, failure: str | None) -> None:
-    from penstock.runs.lifecycle import abort_run, read_run
+    from penstock.runs.lifecycle import abort_run
 
     with app.database.read() as tx:
         run = read_run(tx, run_id)

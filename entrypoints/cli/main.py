@@ -30,6 +30,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command("ingest")(ingest.ingest)
+app.command("resume")(ingest.resume)
 app.command("search")(search.search)
 app.command("show")(nodes.show)
 app.command("nodes")(nodes.nodes)

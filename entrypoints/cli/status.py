@@ -3,9 +3,18 @@
 import os
 from typing import Any
 
-from entrypoints.cli.output import Json, Tenant, console, print_json, print_pairs, print_table
+from entrypoints.cli.output import (
+    Json,
+    Tenant,
+    console,
+    print_error,
+    print_json,
+    print_pairs,
+    print_table,
+)
 from penstock.bootstrap import open_app
 from penstock.runs.report import list_reports
+from penstock.runs.spending import tenant_spending
 from penstock.search.nodes import count_by_status
 from penstock.settings import Settings, load_settings, mask_url
 from penstock.work.statistics import count_items
@@ -19,6 +28,7 @@ def status(tenant: Tenant = None, json: Json = False) -> None:
         counts = count_by_status(tx, tenant_id)
         work = count_items(tx, tenant_id)
         runs = [report.as_json() for report in list_reports(tx, tenant_id, 5)]
+        spending = tenant_spending(tx, tenant_id)
     found = {
         "home": str(settings.home.absolute()),
         "database": mask_url(settings.database_url),
@@ -28,6 +38,7 @@ def status(tenant: Tenant = None, json: Json = False) -> None:
         "tenant": tenant_id,
         **counts,
         "work": work,
+        "spending": spending.as_json(),
         "runs": runs,
     }
     if json:
@@ -62,16 +73,27 @@ def _print(found: dict[str, Any]) -> None:
             ("extraction", _counts(found["extraction"])),
             ("embedding", _counts(found["embedding"])),
             ("work", _counts(found["work"])),
+            ("models", _spent(found["spending"])),
         ]
     )
     rows = [
         (run["run_id"], run["status"], run["source"], _counts(run["counts"]))
         for run in found["runs"]
     ]
+    for run in found["runs"]:
+        if run["paused_reason"]:
+            print_error(f"run {run['run_id']} is paused: {run['paused_reason']}")
     if rows:
         print_table(("run", "status", "source", "documents"), rows, title="latest runs")
     else:
         console.print("no runs yet: penstock ingest SOURCE, or penstock demo", highlight=False)
+
+
+def _spent(spending: dict[str, Any]) -> str:
+    if not spending["llm_calls"]:
+        return "never asked"
+    calls, tokens = spending["llm_calls"], spending["tokens"]
+    return f"{calls} calls, {tokens} tokens, ${spending['cost_usd']:.4f}"
 
 
 def _counts(counts: dict[str, int]) -> str:

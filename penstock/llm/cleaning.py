@@ -1,7 +1,7 @@
 """Tidying the fields of an answer: lists without doubles, years as a number or a range."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,13 +55,18 @@ def clean_years(value: object) -> int | float | str | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        return _plausible(float(value))
+        return _plausible(value)
     if not isinstance(value, str):
         return None
     if found := _RANGE.fullmatch(value.strip()):
         return _clean_range(found[1], found[2])
     single = _SINGLE.fullmatch(value.strip())
     return _plausible(float(single[1])) if single else None
+
+
+def mend_text(text: str) -> str:
+    """Without what no database takes: NUL, and half a surrogate pair as broken PDFs give."""
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "")
 
 
 def _clean_range(low: str, high: str) -> int | float | str | None:
@@ -72,14 +77,21 @@ def _clean_range(low: str, high: str) -> int | float | str | None:
 def _plausible(years: float) -> int | float | None:
     if not 0 <= years <= _YEARS_LIMIT:
         return None
-    return int(years) if years.is_integer() else years
+    return int(years) if years == int(years) else years
 
 
 def _clean(name: str, value: Any, caps: Caps) -> Any:
     if name == "years_experience_total":
         return clean_years(value)
     if isinstance(value, list | tuple):
-        return clean_list(value, caps.limit(name))
+        return _clean_items(value, caps.limit(name))
     if isinstance(value, str):
         return value.strip() or None
     return value
+
+
+def _clean_items(values: Sequence[Any], limit: int | None) -> list[Any]:
+    # Only texts have spellings; the records and numbers of an own profile stay as they are.
+    if all(value is None or isinstance(value, str) for value in values):
+        return clean_list(values, limit)
+    return list(values)[:limit]

@@ -7,11 +7,14 @@ from typing import Any, Protocol
 
 from penstock.documents import Extraction, ExtractionRequest, ExtractionSkipped, Fault
 from penstock.errors import ErrorClass, UsageError
+from penstock.llm.cleaning import mend_text
 from penstock.llm.profiles import Profile, profile_named
 
 MIN_TEXT_CHARS = 100
 MAX_INPUT_CHARS = 12_000
 MAX_TITLE_CHARS = 300
+# Marks an answer that was made from the beginning of a longer text.
+INPUT_CUT = "input_cut"
 
 Outcome = Extraction | ExtractionSkipped | Fault
 
@@ -37,6 +40,8 @@ class Question:
     text: str
     title: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    marks: tuple[str, ...] = ()
+    """What the answer has to be marked with."""
 
 
 def prepare_question(
@@ -49,8 +54,10 @@ def prepare_question(
         profile = profile_named(request.profile)
     except UsageError as error:
         return Fault(ErrorClass.UNSUPPORTED, str(error))
-    text = cut_text(_mend_surrogates(request.text.strip()), max_input_chars)
-    return Question(profile, text, _tidy_title(request.title), request.metadata)
+    whole = mend_text(request.text.strip())
+    text = cut_text(whole, max_input_chars)
+    marks = (INPUT_CUT,) if len(text) < len(whole) else ()
+    return Question(profile, text, _tidy_title(request.title), request.metadata, marks)
 
 
 def cut_text(text: str, max_chars: int) -> str:
@@ -63,14 +70,9 @@ def cut_text(text: str, max_chars: int) -> str:
 
 
 def _tidy_title(title: str | None) -> str | None:
-    return " ".join((title or "").split())[:MAX_TITLE_CHARS] or None
+    return mend_text(" ".join((title or "").split()))[:MAX_TITLE_CHARS] or None
 
 
 def _word_end(text: str, max_chars: int) -> int:
     space = text.rfind(" ", max_chars * 3 // 4, max_chars + 1)
     return space if space > 0 else max_chars
-
-
-def _mend_surrogates(text: str) -> str:
-    """Half a surrogate pair, as broken PDFs give, can be neither validated nor sent."""
-    return text.encode("utf-8", "replace").decode("utf-8")

@@ -2,6 +2,9 @@
 
 import threading
 import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -33,19 +36,24 @@ class StoreLedger:
         self._most = max_cost_usd_per_run
         self._lock = threading.Lock()
         self._spent: dict[int, _Spent] = {}
+        self._under_way: defaultdict[int, float] = defaultdict(float)
 
-    def check_budget(self, request: ExtractionRequest) -> None:
-        if self._most is None or request.run_id is None:
+    @contextmanager
+    def spending(self, request: ExtractionRequest, about_usd: float) -> Iterator[None]:
+        run_id = request.run_id
+        if self._most is None or run_id is None:
+            yield
             return
-        dollars = self._dollars_of(request.run_id)
-        if dollars >= self._most:
-            raise BudgetSpent(
-                Stage.EXTRACT,
-                f"run {request.run_id} has cost ${dollars:.4f} of the ${self._most:g} it may: "
-                "raise PENSTOCK_MAX_COST_USD_PER_RUN, then "
-                f"`penstock resume {request.run_id}` goes on where it stopped",
-                request.run_id,
-            )
+        dollars = self._dollars_of(run_id)
+        with self._lock:
+            if dollars + self._under_way[run_id] >= self._most:
+                raise _budget_spent(run_id, dollars, self._most)
+            self._under_way[run_id] += about_usd
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way[run_id] -= about_usd
 
     def record(self, request: ExtractionRequest, call: ModelCall) -> None:
         with self._database.write() as tx:
@@ -77,6 +85,16 @@ class StoreLedger:
         with self._lock:
             self._spent[run_id] = _Spent(dollars, time.monotonic())
         return dollars
+
+
+def _budget_spent(run_id: int, dollars: float, most: float) -> BudgetSpent:
+    return BudgetSpent(
+        Stage.EXTRACT,
+        f"run {run_id} has cost ${dollars:.6g}, and with the calls under way all of the "
+        f"${most:g} it may: raise PENSTOCK_MAX_COST_USD_PER_RUN, then `penstock resume {run_id}` "
+        "goes on where it stopped",
+        run_id,
+    )
 
 
 def answer_row(

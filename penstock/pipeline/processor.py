@@ -98,6 +98,9 @@ class Processor:
                 identity=self.embedding_identity,
                 window_chars=self.embedding_window_chars,
             )
+        except StagePaused:
+            self.give_back(claim)
+            raise
         except ConfigurationError as error:
             self.give_back(claim)
             raise StagePaused(stage, str(error)) from error

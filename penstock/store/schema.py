@@ -96,6 +96,7 @@ extractions = sa.Table(
     sa.Column("model", sa.Text, nullable=False),
     sa.Column("confidence", sa.Float, nullable=False),
     sa.Column("fallback_reason", sa.Text),
+    sa.Column("marks", Json),
     sa.Column("fields", Json, nullable=False),
     sa.Column("extracted_at", UtcDateTime, nullable=False),
     sa.UniqueConstraint("tenant_id", "cache_key", name="uq_extractions_tenant_key"),
@@ -113,10 +114,12 @@ model_calls = sa.Table(
     sa.Column("outcome", sa.Text, nullable=False),
     sa.Column("prompt_tokens", sa.Integer, nullable=False),
     sa.Column("completion_tokens", sa.Integer, nullable=False),
+    sa.Column("cached_tokens", sa.Integer, nullable=False, server_default="0"),
     sa.Column("seconds", sa.Float, nullable=False),
     sa.Column("cost_usd", sa.Float, nullable=False),
     sa.Column("called_at", UtcDateTime, nullable=False),
     sa.Index("ix_model_calls_run", "run_id"),
+    sa.Index("ix_model_calls_tenant", "tenant_id", "called_at"),
 )
 
 runs = sa.Table(

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from importlib.metadata import entry_points
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from importlib.util import find_spec
 from pathlib import Path
 
 from penstock.errors import ConfigurationError, UsageError
+from penstock.plugins import is_file_name, load_module, module_names
 from penstock.text.registry import CustomExtractor, add_extractor, registered_extractors
 
 ENTRY_POINTS = "penstock.extractors"
@@ -33,8 +33,7 @@ class Extensions:
 
 def collect_extensions(named: Sequence[str] = ()) -> Extensions:
     """What is named in the settings, installed as an entry point, or registered by this program."""
-    installed = sorted({entry.module for entry in entry_points(group=ENTRY_POINTS)})
-    modules = (*installed, *map(_absolute, named))
+    modules = module_names(entry_points(group=ENTRY_POINTS), named)
     own = registered_extractors()
     if not modules and not own:
         return Extensions()
@@ -49,14 +48,9 @@ def collect_extensions(named: Sequence[str] = ()) -> Extensions:
 def load_extensions(extensions: Extensions) -> None:
     """Register them all in this process, once."""
     for module in extensions.modules:
-        _load_module(module)
+        load_module(module, holds="extractors", setting=SETTING)
     for custom in _unpickle(extensions.pickled):
         add_extractor(custom)
-
-
-def _absolute(module: str) -> str:
-    # A child may have another working folder than the program that names a file.
-    return str(Path(module).absolute()) if module.endswith(".py") else module
 
 
 def _pickle(own: Sequence[CustomExtractor]) -> bytes:
@@ -86,36 +80,9 @@ def _unpickle(pickled: bytes) -> tuple[CustomExtractor, ...]:
     return own
 
 
-def _load_module(module: str) -> None:
-    try:
-        if module.endswith(".py"):
-            _load_file(Path(module))
-        else:
-            import_module(module)
-    except ImportError as error:
-        missing = (error.name or "").split(".")[0]
-        advice = f"`pip install {missing}`, or " if missing and missing != module else ""
-        raise ConfigurationError(
-            f"the extractors in {module} cannot be imported ({error}): {advice}"
-            f"correct {SETTING} or uninstall the package that names them"
-        ) from error
-    except Exception as error:
-        raise ConfigurationError(
-            f"the extractors in {module} cannot be loaded ({type(error).__name__}: {error}): "
-            f"mend that module, or take it out of {SETTING}"
-        ) from error
-
-
-def _load_file(path: Path) -> None:
-    spec = spec_from_file_location(f"penstock_extractors_{path.stem}", path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise ImportError(f"there is no Python file {path}")
-    spec.loader.exec_module(module_from_spec(spec))
-
-
 def _code_of_module(module: str) -> bytes:
     with suppress(ImportError, ValueError, OSError):
-        spec = None if module.endswith(".py") else find_spec(module)
+        spec = None if is_file_name(module) else find_spec(module)
         origin = module if spec is None else spec.origin
         return Path(origin or "").read_bytes()
     return b""

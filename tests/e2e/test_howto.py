@@ -45,6 +45,7 @@ def run(code: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     [
         ("README.md", "Mills grind corn"),
         ("docs/howto/embed.md", "Francis turbines suit medium heads"),
+        ("docs/howto/models.md", "RateLimitError 0.1"),
         ("docs/howto/profiles.md", "'total': 99.5"),
         ("docs/howto/extractors.md", "started\nfull load {'lines': 2}"),
     ],

@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from penstock.llm.cleaning import Caps, clean_fields, clean_list, clean_years
-from penstock.llm.profiles import profile_named
+from penstock.llm.cleaning import Caps, clean_fields, clean_list, clean_years, mend_text
+from penstock.llm.profiles import Profile, profile_named
 
 
 def clean_resume(**fields: Any) -> dict[str, Any]:
@@ -59,6 +60,7 @@ def test_the_skills_of_a_posting_share_the_cap_of_skills() -> None:
         ("many", None),
         (-1, None),
         (1999, None),
+        (10**400, None),
         (float("nan"), None),
         (True, None),
         ([], None),
@@ -78,3 +80,16 @@ def test_texts_are_trimmed_and_empty_ones_become_null() -> None:
     fields = {"title": "  Engineer ", "company": " "}
     cleaned = clean_fields(profile_named("job_posting"), fields, Caps())
     assert cleaned == {"title": "Engineer", "company": None}
+
+
+def test_the_records_and_numbers_of_an_own_profile_stay_as_they_are() -> None:
+    class Fields(BaseModel):
+        lines: list[dict[str, int]]
+        amounts: list[float]
+
+    fields = {"lines": [{"a": 1}, {"a": 1}], "amounts": [1.5, 1.5]}
+    assert clean_fields(Profile("own", Fields, "Read."), fields, Caps()) == fields
+
+
+def test_what_no_database_takes_is_mended() -> None:
+    assert mend_text("a\0b\ud800c é") == "ab?c é"

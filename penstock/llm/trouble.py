@@ -1,0 +1,40 @@
+"""What may come back from a model's endpoint instead of an answer.
+
+Trouble
+├── ModelGone      the endpoint does not know this model, or no longer
+├── TooLong        the question is larger than the endpoint takes
+├── MustWait       the endpoint asks to wait: nobody's fault
+│   └── EndpointDown   it has not answered for a while: nobody's fault either
+└── CallFailed     this call failed; another model, or a later attempt, may do better
+"""
+
+from penstock.errors import ErrorClass
+
+
+class Trouble(Exception):
+    """Base of all of them; the message is for people."""
+
+
+class ModelGone(Trouble):
+    pass
+
+
+class TooLong(Trouble):
+    pass
+
+
+class MustWait(Trouble):
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+class EndpointDown(MustWait):
+    pass
+
+
+class CallFailed(Trouble):
+    def __init__(self, reason: str, message: str, kind: ErrorClass = ErrorClass.UNKNOWN) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.kind = kind
