@@ -7,9 +7,10 @@ from functools import cache
 from typing import Any
 
 TITLE_CHARS = 300
+VALUE_CHARS = 100_000
+"""Of one value of the metadata; the description of a long job posting has a tenth of that."""
 
-# Postgres refuses NUL in text and in jsonb, and UTF-8 cannot carry a lone surrogate. U+FFFE is
-# pdfium's mark for a hyphen at a line's end; without it the two halves are one word again.
+# Postgres refuses NUL in text and in jsonb, and UTF-8 cannot carry a lone surrogate.
 _REFUSED = re.compile("[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 _LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _BLANK_LINES = re.compile(r"\n{3,}")
@@ -37,7 +38,7 @@ def clean_title(title: str | None) -> str | None:
 
 
 def clean_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata whose strings are clean, without the entries that say nothing."""
+    """Metadata whose strings are clean and bounded, without the entries that say nothing."""
     cleaned = {key: _clean_value(value) for key, value in metadata.items()}
     return {key: value for key, value in cleaned.items() if value not in (None, "", [], {})}
 
@@ -71,7 +72,7 @@ def _starts_with_mark(letter: str) -> bool:
 
 def _clean_value(value: Any) -> Any:
     if isinstance(value, str):
-        return clean_text(value)
+        return clean_text(value[:VALUE_CHARS])
     if isinstance(value, list):
         return [_clean_value(item) for item in value]
     if isinstance(value, Mapping):

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from penstock.text.html.tables import unwrap_layout_tables
+from penstock.text.html.tree import find_hidden
 from penstock.text.html.visible import visible_lines
 
 # Above this the rules would take seconds, and they are not made for such pages.
@@ -28,6 +29,8 @@ _TABLE_ROW = re.compile(r"^\| (.*?) *\| *$", re.MULTILINE)
 def main_content(body: Any) -> str:
     """The text that the page is about, or nothing when it is about all of its text."""
     content = copy(body)
+    for hidden in find_hidden(content):
+        hidden.drop_tree()
     _prune(content)
     text = _extract(content)
     return text if _is_main(text, content, body) else ""

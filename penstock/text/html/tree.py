@@ -13,6 +13,8 @@ _UNREAD = re.compile(
     r"<(script|style)\b.*?(?:</\1[^<>]*>|\Z)|<!--.*?(?:-->|\Z)", re.DOTALL | re.IGNORECASE
 )
 _TAG = re.compile(r"<[^<>]*>")
+_HIDING = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)\b", re.IGNORECASE)
+_WHOLE = ("html", "body")
 # A tree takes them in from a page, and then refuses to move the text that holds them.
 _CONTROLS = bytes([*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20)])
 _NONCHARACTERS = ("\ufffe".encode(), "\uffff".encode())
@@ -38,6 +40,31 @@ def has_more_elements(source: str, most: int) -> bool:
     """Whether the page has more elements than this, told without parsing it."""
     # The shortest element takes three characters; most are closed, which takes a second bracket.
     return len(source) > 3 * most and source.count("<") > 2 * most
+
+
+def is_hidden(element: Any) -> bool:
+    """Whether the element's own attributes keep it from being shown, with all that is in it.
+
+    A whole page is hidden only until its scripts have run. Nor is `aria-hidden` a sign: what it
+    keeps from those who listen is shown to those who look.
+    """
+    hidden = element.get("hidden")
+    if hidden is not None and hidden.lower() != "until-found":
+        return element.tag not in _WHOLE
+    style = element.get("style")
+    return bool(style and _HIDING.search(style)) and element.tag not in _WHOLE
+
+
+def find_hidden(root: Any) -> list[Any]:
+    """The hidden elements below the root."""
+    return list(filter(is_hidden, _find_suspects()(root)))
+
+
+@cache
+def _find_suspects() -> Any:
+    from lxml.etree import XPath  # type: ignore[import-untyped]
+
+    return XPath(".//*[@hidden or @style]")
 
 
 def _parse(source: str, parser: Any) -> Any:
@@ -82,7 +109,7 @@ def _one_class() -> Any:
 
 
 def _stopped_early(parser: Any) -> bool:
-    from lxml.etree import ErrorTypes  # type: ignore[import-untyped]
+    from lxml.etree import ErrorTypes
 
     fatal = parser.error_log.filter_from_fatals()
     return any(entry.type == ErrorTypes.ERR_RESOURCE_LIMIT for entry in fatal)

@@ -4,20 +4,13 @@ import re
 from typing import Any
 
 from penstock.text.html.tables import CELLS, is_line
+from penstock.text.html.tags import BLOCKS, UNREAD
+from penstock.text.html.tree import is_hidden
 
-_UNREAD = frozenset(
-    {"script", "style", "svg", "noscript", "template", "iframe", "canvas", "select", "button"}
-    | {"head", "audio", "video", "object", "textarea"}
-)
+_UNREAD = UNREAD | {"button"}
 # What frames every page of a site. A header may also stand in an article, where it is content.
 _FRAME = frozenset({"nav", "footer"})
 _FRAME_ROLES = frozenset({"navigation", "banner", "contentinfo"})
-_BLOCKS = frozenset(
-    {"address", "article", "aside", "blockquote", "br", "caption", "dd", "details", "div", "dl"}
-    | {"dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5"}
-    | {"h6", "header", "hr", "legend", "li", "main", "nav", "ol", "p", "pre", "section"}
-    | {"summary", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "ul"}
-)
 # A private-use character: unlike a line end, it cannot be part of the page's own white space.
 _BREAK = "\ue000"
 # What is left of `<li><p>…` when the paragraph starts a line of its own.
@@ -25,16 +18,24 @@ _LONE_BULLETS = re.compile(r"^(-\n)+", re.MULTILINE)
 
 
 def visible_lines(body: Any) -> str:
-    """The text inside the site's frame, or all of it on a page that has nothing else."""
-    return _Lines(body, framed=True).read() or _Lines(body, framed=False).read()
+    """The text inside the site's frame, or all of it on a page that has nothing else.
+
+    Where all is hidden, a script was to show it.
+    """
+    return (
+        _Lines(body, framed=True).read()
+        or _Lines(body, framed=False).read()
+        or _Lines(body, framed=False, shown=False).read()
+    )
 
 
 class _Lines:
     """One walk over a page."""
 
-    def __init__(self, body: Any, *, framed: bool) -> None:
+    def __init__(self, body: Any, *, framed: bool, shown: bool = True) -> None:
         self._body = body
         self._framed = framed
+        self._shown = shown
         self._pieces: list[str] = []
         self._row: Any = None
         """The row being read, when it is one line of a table."""
@@ -57,14 +58,16 @@ class _Lines:
 
     def _is_unread(self, element: Any) -> bool:
         tag = element.tag
-        return tag in _UNREAD or (
-            self._framed
-            and (
-                tag in _FRAME
-                or element.get("role") in _FRAME_ROLES
-                or (tag == "header" and self._heads_page(element))
-            )
+        return (
+            tag in _UNREAD
+            or (self._shown and is_hidden(element))
+            or (self._framed and self._frames_page(tag, element))
         )
+
+    def _frames_page(self, tag: str, element: Any) -> bool:
+        if tag in _FRAME or element.get("role") in _FRAME_ROLES:
+            return True
+        return tag == "header" and self._heads_page(element)
 
     def _heads_page(self, header: Any) -> bool:
         parent = header.getparent()
@@ -75,7 +78,7 @@ class _Lines:
         if tag == "tr" and self._row is None and is_line(element):
             self._pieces.append(_BREAK)
             self._row = element
-        elif tag in _BLOCKS:
+        elif tag in BLOCKS:
             self._divide(tag, element)
         if tag == "li":
             self._pieces.append("- ")
@@ -88,7 +91,7 @@ class _Lines:
             self._row = None
         if element is self._verbatim:
             self._verbatim = None
-        if element.tag in _BLOCKS:
+        if element.tag in BLOCKS:
             self._pieces.append(_BREAK if self._row is None else " ")
         elif element.tag == "span" and not element.tail:
             # Styles keep such neighbours apart where the source does not.

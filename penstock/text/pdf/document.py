@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.documents import ExtractedText, RawDocument
 from penstock.errors import DocumentFault, ErrorClass
 from penstock.text.pdf.layout import Layout, lay_out
+from penstock.text.pdf.lines import HYPHEN_MARK, join_words
 from penstock.text.pdf.metadata import read_metadata, read_title
 from penstock.text.pdf.pages import FastPage, read_pages
 
@@ -53,9 +54,10 @@ def _open_pdf(raw: RawDocument) -> "PdfDocument":
 
 
 def _page_texts(pages: Sequence[FastPage | None], layout: Layout) -> list[str]:
-    return [
+    texts = (
         layout.texts.get(number, page.text) for number, page in enumerate(pages) if page is not None
-    ]
+    )
+    return [join_words(text) if HYPHEN_MARK in text else text for text in texts]
 
 
 def _textless(raw: RawDocument, pages: Sequence[FastPage | None]) -> DocumentFault:

@@ -14,7 +14,9 @@ Char = dict[str, Any]
 # small print together.
 _WORD_GAP = 0.16
 
-_BROKEN_WORD = re.compile(r"(?<=[^\W\d_])[-\u00ad]\n(?=[^\W\d_])")
+# U+FFFE is how pdfium marks a hyphen at a line's end.
+HYPHEN_MARK = "\ufffe"
+_BROKEN_WORD = re.compile(rf"(?<=[^\W\d_])(?:[-\u00ad]\n|{HYPHEN_MARK})(?=([^\W_]))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,19 @@ def sort_lines(lines: Sequence[Line]) -> list[Line]:
 
 
 def join_lines(lines: Sequence[str]) -> str:
-    """The lines as one text, a word broken at a line's end made whole."""
-    return _BROKEN_WORD.sub("", "\n".join(lines))
+    """The lines as one text, words broken at a line's end made whole."""
+    return join_words("\n".join(lines))
+
+
+def join_words(text: str) -> str:
+    """The text with words broken at a line's end made whole."""
+    return _BROKEN_WORD.sub(_join, text)
+
+
+def _join(broken: re.Match[str]) -> str:
+    """`Smith-Jones` and `COVID-19` had their hyphens before they were broken there."""
+    own = broken[1].isupper() or broken[1].isdigit()
+    return "-" if own and not broken[0].startswith("\u00ad") else ""
 
 
 def _words(chars: Sequence[Char]) -> Iterator[Char]:

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.text.html.tags import BLOCKS, HEADINGS, UNREAD
+from penstock.text.html.tree import find_hidden, parse_tree
+
 # Ranks of headings: 1 to 6 are h1 to h6; what only looks like a heading stands below them.
 LOOKS_LIKE_HEADING = 7
 _HEADING_CHARS = 120
@@ -19,7 +22,6 @@ _BOLD_STYLE = re.compile(r"font-weight\s*:\s*(bold|[6-9]00)")
 _TITLE_CLASS = re.compile(
     r"(^|[-_ ])(sub)?(title|heading|headline|header)s?($|[-_ ])", re.IGNORECASE
 )
-_HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _EMPHASIS = frozenset({"b", "strong", "u"})
 _GROUPS = frozenset(
     (
@@ -27,18 +29,8 @@ _GROUPS = frozenset(
         *("section", "table", "tbody", "td", "tr"),
     )
 )
-_BLOCKS = _GROUPS | frozenset(
-    (
-        *(*_HEADINGS, "address", "blockquote", "br", "dt", "figcaption", "figure", "footer"),
-        *("header", "hr", "html", "li", "nav", "ol", "p", "pre", "summary", "ul"),
-    )
-)
-_UNREAD = frozenset(
-    (
-        *("canvas", "code", "head", "iframe", "input", "label", "noscript", "script", "select"),
-        *("style", "svg", "template", "textarea"),
-    )
-)
+# Code holds data for scripts, a label what a form asks for.
+_UNREAD = UNREAD | {"code", "input", "label"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +55,11 @@ def join_blocks(blocks: Iterable[Block]) -> str:
     return "\n".join(map(str, blocks))
 
 
+def bare_letters(blocks: Iterable[Block]) -> str:
+    """Nothing but the letters and digits, to tell texts apart whatever their markup."""
+    return re.sub(r"[\W_]+", "", "".join(block.text for block in blocks)).casefold()
+
+
 def read_blocks(text: str) -> list[Block]:
     """The blocks of a text that may be HTML, also escaped once or twice."""
     for _ in range(2):
@@ -70,18 +67,8 @@ def read_blocks(text: str) -> list[Block]:
             text = html.unescape(text)
     if not _TAG.search(text):
         return _read_lines(html.unescape(text))
-    return list(read_tree(_parse_fragment(text)))
-
-
-def _parse_fragment(source: str) -> Any:
-    from lxml import etree, html  # type: ignore[import-untyped]
-
-    parser = html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
-    wrapped = f"<html><body>{source}</body></html>".encode("utf-8", "ignore")
-    try:
-        return html.document_fromstring(wrapped, parser=parser)
-    except etree.ParserError:
-        return html.document_fromstring("<html></html>")
+    tree = parse_tree(f"<html><body>{text}</body></html>")
+    return list(read_tree(tree, frozenset(find_hidden(tree))))
 
 
 def _read_lines(text: str) -> list[Block]:
@@ -105,7 +92,7 @@ def _make_block(
 
 def read_tree(root: Any, skipped: frozenset[Any] = frozenset()) -> Iterator[Block]:
     """The blocks under an element, without those under the skipped ones."""
-    from lxml import etree
+    from lxml import etree  # type: ignore[import-untyped]
 
     reader = _Reader()
     walk = etree.iterwalk(root, events=("start", "end"))
@@ -135,7 +122,7 @@ class _Reader:
         self._unlinked_chars = 0
 
     def open(self, element: Any) -> Iterator[Block]:
-        if element.tag in _BLOCKS:
+        if element.tag in BLOCKS:
             yield from self.flush()
             self._opened += 1
             self._open.append((element, self._opened))
@@ -148,14 +135,12 @@ class _Reader:
         if element is self.skipping:
             self.skipping = None
         else:
-            if element.tag in _BLOCKS:
+            if element.tag in BLOCKS:
                 yield from self.flush()
                 self._open.pop()
             self._items -= element.tag == "li" and _is_item(element)
             self._bold -= _is_bold(element)
             self._links -= element.tag == "a"
-        if element.tag in ("td", "th"):
-            self._add(" ")
         self._add(element.tail)
 
     def flush(self) -> Iterator[Block]:
@@ -182,8 +167,8 @@ class _Reader:
         if not self._open:
             return 0
         for element, _ in reversed(self._open[-3:]):
-            if element.tag in _HEADINGS:
-                return _HEADINGS[element.tag]
+            if element.tag in HEADINGS:
+                return HEADINGS[element.tag]
         own = self._open[-1][0]
         titled = own.tag in ("dt", "summary") or _TITLE_CLASS.search(own.get("class") or "")
         return LOOKS_LIKE_HEADING if titled or not self._plain_chars else 0
@@ -191,7 +176,7 @@ class _Reader:
     def _group(self) -> int:
         """A group element that holds nothing but this line is the line itself."""
         groups = [(element, number) for element, number in self._open if element.tag in _GROUPS]
-        if groups and not any(child.tag in _BLOCKS for child in groups[-1][0]):
+        if groups and not any(child.tag in BLOCKS for child in groups[-1][0]):
             groups.pop()
         return groups[-1][1] if groups else 0
 
@@ -199,7 +184,7 @@ class _Reader:
 def _is_unread(element: Any) -> bool:
     """Sections that fold out have a button in their heading; it holds the heading's words."""
     if element.tag == "button":
-        return element.getparent().tag not in _HEADINGS
+        return element.getparent().tag not in HEADINGS
     return element.tag in _UNREAD
 
 
@@ -210,6 +195,6 @@ def _is_bold(element: Any) -> bool:
 
 def _is_item(element: Any) -> bool:
     """Some pages keep whole sections, headings and all, in list items."""
-    if any(child.tag in _HEADINGS for child in element.iter()):
+    if any(child.tag in HEADINGS for child in element.iter()):
         return False
     return sum(map(len, element.itertext())) <= _ITEM_CHARS

@@ -1,7 +1,7 @@
 """What a page is called and where it lives, to tell which of many things in it it is about."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -27,8 +27,10 @@ _JOB_ADDRESS = re.compile(
     r"|requisitions?|emplois?|empleos?|opportunit\w+)(?![a-z])"
 )
 _AROUND_COMPANY = re.compile(
-    r"^(careers?|jobs?|work|life) (at|with|@) "
-    r"| (careers?|jobs?|hiring|career (site|page)|recruiting)$",
+    r"^(careers?|jobs?|work|life|karriere|(offene )?stellen\w*|emplois?|carrières?|empleos?"
+    r"|carreras?)"
+    r" (at|with|@|bei|chez|en|presso|bij) "
+    r"| (careers?|jobs?|hiring|career (site|page)|recruiting|karriere)$",
     re.IGNORECASE,
 )
 
@@ -43,6 +45,8 @@ class PageIdentity:
     site: str
     called: str
     """The words of its headings and titles."""
+    is_article: bool
+    """As it tells those who share it; some sites say so of all their pages."""
 
     def names(self, title: str) -> bool:
         """Whether the page is called this, alone or with more around it."""
@@ -67,10 +71,9 @@ class PageIdentity:
         """Whether the page's titles or its site's name do."""
         return any(_HIRING.search(name) for name in (*self.titles, self.site))
 
-    @property
-    def company(self) -> str:
-        """The site's name without `careers` and the like."""
-        called = self.site or self._title_parts()[1] or self._beside_heading()
+    def find_company(self, job_title: str) -> str:
+        """The site's name without `careers` and the like, or what stands beside the job's."""
+        called = self.site or self._title_parts()[1] or self._beside((*self.headings, job_title))
         name = _AROUND_COMPANY.sub("", called)
         return "" if _HIRING.fullmatch(name) else name.strip()
 
@@ -92,12 +95,12 @@ class PageIdentity:
             site = pieces.pop()
         return title[: title.rfind(pieces[-1]) + len(pieces[-1])], site
 
-    def _beside_heading(self) -> str:
-        """What the title says besides the heading, in the ways that name a company."""
+    def _beside(self, headings: Sequence[str]) -> str:
+        """What the title says besides a heading, in the ways that name a company."""
         rests = (
             title.partition(heading)[2]
             for title in self.titles
-            for heading in self.headings
+            for heading in headings
             if heading in title
         )
         found = (_BESIDE.fullmatch(rest) for rest in rests)
@@ -122,6 +125,7 @@ def identify_page(page: Page, name: str) -> PageIdentity:
         addresses=(name, *head.get("canonical", []), *head.get("og:url", [])),
         site=clean_line(next(iter(head.get("og:site_name", [])), "")),
         called="|".join(map(_bare_words, (*headings, *titles))),
+        is_article="article" in map(str.lower, head.get("og:type", [])),
     )
 
 

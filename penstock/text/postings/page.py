@@ -2,14 +2,17 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any
 
 from penstock.text.characters import clean_line
 from penstock.text.html.page import Page
+from penstock.text.html.tree import is_hidden
 from penstock.text.postings.blocks import Block, read_tree
 from penstock.text.postings.fields import Posting
 from penstock.text.postings.identity import PageIdentity
 from penstock.text.postings.requirements import (
+    asks,
     demands,
     names_requirements,
     names_section,
@@ -21,7 +24,6 @@ _PARAGRAPH_CHARS = 100
 _FACT_CHARS = 100
 _LEAST_BODY = 200
 _LEAST_DEMANDS = 2
-_LEAST_SIGNS = 2
 
 _ASIDE = re.compile(
     r"cookie|consent"
@@ -34,19 +36,24 @@ _ASIDE_ROLES = frozenset(
     {"navigation", "banner", "contentinfo", "dialog", "search", "complementary"}
 )
 _APPLY = re.compile(
-    r"^(apply|submit (your )?application|i.m interested|(jetzt |online )?bewerben|postuler"
-    r"|candidater|aplicar|inscr[ií]b|solicitar|candidatar|solliciteer)",
+    r"^((easy |quick )?apply(\W*$|\s+(now|here|today|online|directly|for|to|with|via|on|as)\b)"
+    r"|submit (your )?application|i.m interested|(jetzt |online )?bewerben|postuler"
+    r"|candidater|aplicar|inscr[ií]b|solicitar|candidatar|candidati\b|solliciteer)",
     re.IGNORECASE,
 )
-# Below these, a page is about other jobs, or about applying for this one.
-_END = re.compile(
+# Below these, a page is about other jobs.
+_OTHER_JOBS = re.compile(
     r"^(related|similar|recommended|other|more|recently|latest) (?!about).{0,20}"
     r"(jobs?|roles?|positions?|openings|opportunities|viewed)\b|you might also|jobs like"
-    r"|^(explore|see|view|search) .{0,12}(jobs|openings)"
+    r"|^ähnliche (stellen|jobs)|^offres similaires|^(ofertas|empleos) similares",
+    re.IGNORECASE,
+)
+# Below these too, or about applying for this one; but some pages have them on top as well.
+_END = re.compile(
+    rf"{_OTHER_JOBS.pattern}|^(explore|see|view|search) .{{0,12}}(jobs|openings)"
     r"|^apply (now|for this|to this|here|online|today)\b|^(share|save|print) this"
     r"|^create a job alert|^submit your application|^\W*indicates a required"
-    r"|get (notified|job alerts)"
-    r"|^voluntary self|^ähnliche (stellen|jobs)|^offres similaires|^(ofertas|empleos) similares",
+    r"|get (notified|job alerts)|^voluntary self",
     re.IGNORECASE,
 )
 _PLACE_TERM = re.compile(r"(job )?locations?\b|where\b|place\b|(stand)?ort\b|lieu\b|ubicac", re.I)
@@ -113,9 +120,7 @@ def _asides(region: Any) -> Iterator[Any]:
 
 
 def _is_aside(element: Any) -> bool:
-    if element.tag in _ASIDE_TAGS or element.get("role") in _ASIDE_ROLES:
-        return True
-    if element.get("hidden") is not None or "display:none" in (element.get("style") or ""):
+    if element.tag in _ASIDE_TAGS or element.get("role") in _ASIDE_ROLES or is_hidden(element):
         return True
     names = f"{element.get('class') or ''} {element.get('id') or ''}"
     return element.tag not in ("html", "body") and bool(_ASIDE.search(names))
@@ -139,12 +144,19 @@ def _shown_title(blocks: Sequence[Block], identity: PageIdentity) -> str:
 def _cut(blocks: Sequence[Block], title: str) -> list[Block]:
     """From below the title and its facts to where other jobs or the application form begin."""
     places = [place for place, block in enumerate(blocks) if block.text == title]
-    below = list(blocks[places[0] + 1 if places else 0 :])
-    ends = (place for place, block in enumerate(below) if place and _ends(block))
-    body = below[: next(ends, len(below))]
-    starts = (place for place, block in enumerate(body) if _starts(block, title))
-    body = body[next(starts, len(body)) :]
-    return [block for block in body if not (block.linked and not block.item)]
+    below = list(takewhile(_is_own, blocks[places[0] + 1 if places else 0 :]))
+    starts = (place for place, block in enumerate(below) if _starts(block, title))
+    start = next(starts, len(below))
+    asking = (place for place, block in enumerate(below) if block.rank and asks(block.text))
+    told = max(start, next(asking, start))
+    ends = (place for place, block in enumerate(below) if place > told and _ends(block))
+    body = below[start : next(ends, len(below))]
+    return [block for block in body if block.item or not (block.linked or _ends(block))]
+
+
+def _is_own(block: Block) -> bool:
+    """Whether it is not the heading above other jobs; a mere link leads to them."""
+    return not (block.rank and not block.linked and _OTHER_JOBS.search(block.text))
 
 
 def _starts(block: Block, title: str) -> bool:
@@ -165,13 +177,11 @@ def _is_job(
     demanding = sum(demands(block.text) for block in asked) >= _LEAST_DEMANDS
     if not named and not demanding:
         return False
-    signs = (
-        identity.has_job_address,
-        identity.speaks_of_jobs,
-        any(block.rank and names_tasks(block.text) for block in body),
-        _invites(page),
-    )
-    return sum(signs) >= _LEAST_SIGNS or identity.has_job_address
+    if identity.has_job_address != identity.is_article:
+        return identity.has_job_address
+    # Nothing says what the page is, or two things that contradict each other.
+    tasks = any(block.rank and names_tasks(block.text) for block in body)
+    return (tasks or identity.speaks_of_jobs) and _invites(page)
 
 
 def _invites(page: Page) -> bool:

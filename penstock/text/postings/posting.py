@@ -1,13 +1,12 @@
 """Job postings of web pages: found in JSON-LD, in embedded state or on the page, told in fields."""
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.documents import ExtractedText
 from penstock.text.html.page import Page
 from penstock.text.kinds import HTML
-from penstock.text.postings.blocks import Block, join_blocks
+from penstock.text.postings.blocks import Block, bare_letters, join_blocks
 from penstock.text.postings.closing import drop_closing, find_pay_range
 from penstock.text.postings.fields import Posting
 from penstock.text.postings.identity import PageIdentity, identify_page
@@ -84,18 +83,14 @@ def _split(posting: Posting) -> _Told:
 
 
 def _new_blocks(blocks: Sequence[Block], known: Sequence[Block]) -> list[Block]:
-    letters = _letters(known)
-    return [block for block in blocks if _letters([block]) not in letters]
-
-
-def _letters(blocks: Sequence[Block]) -> str:
-    return re.sub(r"[\W_]+", "", "".join(block.text for block in blocks)).casefold()
+    letters = bare_letters(known)
+    return [block for block in blocks if bare_letters([block]) not in letters]
 
 
 def _describe(found: _Told, identity: PageIdentity) -> ExtractedText:
     posting = found.posting
     facts = {fact: getattr(posting, fact) for fact in _FACTS}
-    facts["company"] = posting.company or identity.company
+    facts["company"] = posting.company or identity.find_company(posting.title)
     sections = {"description": join_blocks(found.told), "requirements": join_blocks(found.asked)}
     head = [posting.title, *(facts[fact] for fact in _SHOWN_FACTS)]
     return ExtractedText(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
 
-from penstock.text.postings.blocks import LOOKS_LIKE_HEADING, Block, join_blocks, read_blocks
+from penstock.text.postings.blocks import LOOKS_LIKE_HEADING, Block
 from penstock.text.postings.words import (
     ASKING,
     BONUS,
@@ -45,13 +45,6 @@ class _Section:
     kind: _Kind
 
 
-def split_requirements(description: str) -> tuple[str, str]:
-    """(the description without its requirements, the requirements); the latter may be empty."""
-    blocks = read_blocks(description)
-    told, asked = split_blocks(blocks)
-    return (join_blocks(told), join_blocks(asked)) if asked else (description, "")
-
-
 def split_blocks(
     blocks: Sequence[Block], *, headed: bool = False
 ) -> tuple[list[Block], list[Block]]:
@@ -85,6 +78,11 @@ def names_section(text: str) -> bool:
 def names_requirements(text: str) -> bool:
     """Whether the line calls what stands below it requirements, not only speaks to people."""
     return _heading_kind(text) is _Kind.NAMED
+
+
+def asks(text: str) -> bool:
+    """Whether the line is the heading of what is expected from the applicant."""
+    return _heading_kind(text) in (_Kind.ASKING, _Kind.NAMED)
 
 
 def names_tasks(text: str) -> bool:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from penstock.text.postings.blocks import LOOKS_LIKE_HEADING, Block, read_blocks
+from penstock.text.postings.blocks import LOOKS_LIKE_HEADING, Block, bare_letters, read_blocks
 from penstock.text.postings.requirements import names_section, split_parts
 
 _DEPTH = 5
@@ -77,17 +77,13 @@ def read_sections(
 
 def drop_repeats(parts: Sequence[tuple[Block, ...]]) -> list[tuple[Block, ...]]:
     """The texts without those that others hold too; of two alike, the one with more markup."""
-    letters = [_letters(part) for part in parts]
+    letters = [bare_letters(part) for part in parts]
     order = sorted(range(len(parts)), key=lambda n: (-len(letters[n]), -_marks(parts[n])))
     kept: list[int] = []
     for number in order:
         if not any(letters[number] in letters[other] for other in kept):
             kept.append(number)
     return [parts[number] for number in sorted(kept)]
-
-
-def _letters(blocks: Sequence[Block]) -> str:
-    return re.sub(r"[\W_]+", "", "".join(block.text for block in blocks)).casefold()
 
 
 def _marks(blocks: Sequence[Block]) -> int:

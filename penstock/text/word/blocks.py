@@ -1,7 +1,7 @@
 """Paragraphs and table rows in a tree of WordprocessingML, whichever its namespaces."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 # Deleted or moved away, not meant for readers, or a second form of what was told already.
@@ -43,7 +43,7 @@ def block_texts(container: Any) -> list[str]:
         if name == "p":
             texts.append(paragraph_text(element))
         elif name == "tr":
-            texts.append(_row_text(element))
+            texts += _row_texts(element)
         else:  # a table, a content control, a tracked insertion
             texts += block_texts(element)
     return texts
@@ -95,22 +95,28 @@ def _is_void(element: Any) -> bool:
     return name == "tr" and element.find("{*}trPr/{*}del") is not None
 
 
-def _row_text(row: Any) -> str:
-    return " | ".join(_cell_texts(row))
+def _row_texts(row: Any) -> list[str]:
+    """One line, or the cells one after the other where they only lay out a page."""
+    cells = list(_cells(row))
+    texts = [[] if _continues(cell, "vMerge") else block_texts(cell) for cell in cells]
+    if any(map(_is_part, cells, texts)):
+        return [text for blocks in texts for text in blocks]
+    return [" | ".join(" ".join(" ".join(blocks).split()) for blocks in texts)]
 
 
-def _cell_texts(container: Any) -> list[str]:
-    texts: list[str] = []
+def _cells(container: Any) -> Iterator[Any]:
     for element in _read_children(container):
         if local_name(element) != "tc":
-            texts += _cell_texts(element)
+            yield from _cells(element)
         elif not _continues(element, "hMerge"):
-            texts.append("" if _continues(element, "vMerge") else _cell_text(element))
-    return texts
+            yield element
 
 
-def _cell_text(cell: Any) -> str:
-    return " ".join(" ".join(block_texts(cell)).split())
+def _is_part(cell: Any, texts: Sequence[str]) -> bool:
+    """Whether the cell holds what a page may hold: paragraphs, a table, a text box."""
+    if sum(map(bool, map(str.strip, texts))) > 1:
+        return True
+    return next(cell.iter("{*}tbl", "{*}txbxContent"), None) is not None
 
 
 def _continues(cell: Any, merge: str) -> bool:

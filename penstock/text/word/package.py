@@ -16,6 +16,7 @@ from penstock.text.markup import explain_syntax_error
 UNPACKED_BYTES = 64 * 1024**2
 
 _LIMIT = f"more than the {UNPACKED_BYTES} allowed"
+_READ = (".xml", ".rels", ".htm", ".html", ".xhtml", ".mht", ".mhtml", ".txt")
 _ADVICE = "open it in Word and save it again, or send it as PDF"
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, ValueError)
 
@@ -50,13 +51,29 @@ class Package:
     def names(self) -> list[str]:
         return list(self._entries)
 
+    def unpack(self, name: str) -> bytes:
+        """The bytes of a part; raises DocumentFault when they cannot be had."""
+        try:
+            return read_entry(self._archive, self._entries[name], UNPACKED_BYTES)
+        except KeyError:
+            raise self.broken(f"it has no part {name}") from None
+        except ArchiveTooLarge as error:
+            raise self._too_large(str(error)) from error
+        except RuntimeError as error:  # zipfile's way to ask for a password
+            raise DocumentFault(
+                ErrorClass.FORBIDDEN,
+                f"{self._name}: the document is encrypted; remove its password and send it again",
+            ) from error
+        except _UNREADABLE as error:
+            raise self.broken(f"{name}: {error}") from error
+
     def read(self, name: str) -> Any:
         """The root element of a part; raises DocumentFault when there is no such XML."""
         import docx.oxml.parser
         from lxml import etree  # type: ignore[import-untyped]
 
         try:
-            root = docx.oxml.parser.parse_xml(self._unpack(name))
+            root = docx.oxml.parser.parse_xml(self.unpack(name))
         except etree.XMLSyntaxError as error:
             raise self.broken(f"{name}: {explain_syntax_error(error)}") from error
         if root.getroottree().docinfo.doctype:
@@ -85,24 +102,15 @@ class Package:
             f"{self._name}: the Word document is broken ({reason}); {_ADVICE}",
         )
 
-    def _unpack(self, name: str) -> bytes:
-        try:
-            return read_entry(self._archive, self._entries[name], UNPACKED_BYTES)
-        except KeyError:
-            raise self.broken(f"it has no part {name}") from None
-        except ArchiveTooLarge as error:
-            raise self._too_large(str(error)) from error
-        except RuntimeError as error:  # zipfile's way to ask for a password
-            raise DocumentFault(
-                ErrorClass.FORBIDDEN,
-                f"{self._name}: the document is encrypted; remove its password and send it again",
-            ) from error
-        except _UNREADABLE as error:
-            raise self.broken(f"{name}: {error}") from error
+    def unread(self, part: str) -> DocumentFault:
+        return DocumentFault(
+            ErrorClass.UNSUPPORTED,
+            f"{self._name}: all its text is in a part that only Word can merge ({part}); {_ADVICE}",
+        )
 
     def _refuse_bombs(self) -> None:
-        xml = (e for n, e in self._entries.items() if n.endswith((".xml", ".rels")))
-        unpacked = sum(entry.file_size for entry in xml)
+        read = (entry for name, entry in self._entries.items() if name.endswith(_READ))
+        unpacked = sum(entry.file_size for entry in read)
         if unpacked > UNPACKED_BYTES:
             raise self._too_large(f"its text unpacks to {unpacked} bytes, {_LIMIT}")
 

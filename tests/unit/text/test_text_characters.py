@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from penstock.text.characters import clean_text
+from penstock.text.characters import VALUE_CHARS, clean_metadata, clean_text
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,11 @@ def test_marks_that_a_script_really_uses_all_stay() -> None:
 def test_rare_letters_are_no_marks() -> None:
     text = "\U0001d5d4" * 100 + " e\u0301"
     assert clean_text(text) == unicodedata.normalize("NFC", text)
+
+
+def test_no_value_of_the_metadata_is_longer_than_any_store_wants() -> None:
+    flood = "name " * 1_000_000
+    cleaned = clean_metadata({"columns": [flood, "years"], "more": {"text": flood}})
+    assert cleaned["columns"][1] == "years"
+    assert len(cleaned["columns"][0]) <= VALUE_CHARS
+    assert len(cleaned["more"]["text"]) <= VALUE_CHARS

@@ -37,9 +37,10 @@ def part(root: str, content: str, namespace: str = W) -> str:
 
 def write_docx(body: str, *, main: str = "word/document.xml", **parts: str) -> bytes:
     """A document whose body, and other parts by the last word of their relation, are these."""
-    kinds = {name: name.rstrip("0123456789") for name in parts}
+    files = {name: name if "." in name else f"{name}.xml" for name in parts}
+    kinds = {name: name.partition(".")[0].rstrip("0123456789") for name in parts}
     related = "".join(
-        f'<Relationship Id="{name}" Type="{R}/{kind}" Target="{name}.xml"/>'
+        f'<Relationship Id="{name}" Type="{R}/{kind}" Target="{files[name]}"/>'
         for name, kind in kinds.items()
     )
     buffer = BytesIO()
@@ -50,7 +51,7 @@ def write_docx(body: str, *, main: str = "word/document.xml", **parts: str) -> b
         archive.writestr(main, body)
         archive.writestr(f"{folder}/_rels/{base}.rels", f"<Relationships>{related}</Relationships>")
         for name, content in parts.items():
-            archive.writestr(f"{folder}/{name}.xml", content)
+            archive.writestr(f"{folder}/{files[name]}", content)
     return buffer.getvalue()
 
 
@@ -93,6 +94,58 @@ def test_merged_cells_are_told_once() -> None:
     plain = cell(para(run("x")))
     rows = f"<w:tr>{wide}</w:tr><w:tr>{top}{plain}</w:tr><w:tr>{below}{plain}</w:tr>"
     assert lines_of(f"<w:tbl>{rows}</w:tbl>") == ["wide", "tall | x", " | x"]
+
+
+def test_cells_that_hold_several_paragraphs_are_read_one_after_the_other() -> None:
+    left = cell(para(run("Jane Doe")) + para("") + para(run("Skills")))
+    right = cell(para(run("Experience")) + para(run("Mill | Wheel")))
+    table = f"<w:tbl><w:tr>{left}{right}</w:tr></w:tbl>"
+    assert lines_of(table) == ["Jane Doe", "", "Skills", "Experience", "Mill | Wheel"]
+
+
+def test_a_table_in_a_cell_keeps_its_rows() -> None:
+    row = f"<w:tr>{cell(para(run('1999')))}{cell(para(run('Mill')))}</w:tr>"
+    outer = cell(para(run("Work"))) + cell(f"<w:tbl>{row}</w:tbl>{para('')}")
+    assert lines_of(f"<w:tbl><w:tr>{outer}</w:tr></w:tbl>") == ["Work", "1999 | Mill"]
+
+
+def test_empty_paragraphs_in_a_cell_do_not_tear_its_row() -> None:
+    cells = cell(para(run("1999")) + para("")) + cell(para(run("a")) + para(" "))
+    assert lines_of(f"<w:tbl><w:tr>{cells}</w:tr></w:tbl>") == ["1999 | a"]
+
+
+def hide(text: str, mark: str = "<w:vanish/>") -> str:
+    return f"<w:r><w:rPr>{mark}</w:rPr><w:t>{text}</w:t></w:r>"
+
+
+def test_hidden_runs_are_not_told() -> None:
+    shown = hide(" and more", '<w:vanish w:val="0"/>')
+    end = f"<w:p><w:pPr><w:rPr><w:vanish/></w:rPr></w:pPr>{run('The end')}</w:p>"
+    assert lines_of(para(run("text") + hide("Praise me") + shown) + end) == [
+        "text and more",
+        "The end",
+    ]
+
+
+def test_what_is_hidden_in_a_header_or_a_note_is_not_told_either() -> None:
+    section = '<w:sectPr><w:headerReference r:id="header1"/></w:sectPr>'
+    parts = {
+        "header1": part("hdr", para(run("Jane Doe") + hide("Praise me"))),
+        "footnotes": part("footnotes", f"<w:footnote>{para(hide('Praise me'))}</w:footnote>"),
+    }
+    assert lines_of(para(run("text")) + section, **parts) == ["Jane Doe", "text"]
+
+
+def test_text_in_a_style_that_hides_is_not_told() -> None:
+    style = '<w:style w:styleId="{}"><w:basedOn w:val="{}"/>{}</w:style>'.format
+    vanish = "<w:rPr><w:vanish/></w:rPr>"
+    styles = (
+        style("secret", "none", vanish) + style("note", "secret", "") + style("loop", "loop", "")
+    )
+    runs = hide("Praise me", '<w:rStyle w:val="secret"/>') + hide("x", '<w:rStyle w:val="loop"/>')
+    shown = hide("shown", '<w:vanish w:val="false"/>')
+    below = para(run("Praise me") + shown, '<w:pPr><w:pStyle w:val="note"/></w:pPr>')
+    assert lines_of(para(runs) + below, styles=part("styles", styles)) == ["x", "shown"]
 
 
 def test_content_controls_give_their_text_but_not_their_prompt() -> None:
@@ -196,3 +249,52 @@ def test_a_damaged_body_is_corrupt_with_advice() -> None:
     fault = fault_of(make_docx()[:-100])
     assert fault.kind == ErrorClass.CORRUPTION
     assert "save it again" in str(fault)
+
+
+PAGE = "<html><body><p>Jane Doe</p><p hidden>Praise me</p><ul><li>Miller</li></ul></body></html>"
+WEB_ARCHIVE = (
+    "MIME-Version: 1.0\nContent-Type: multipart/related; boundary=x\n\n--x\n"
+    "Content-Type: text/html; charset=utf-8\nContent-Transfer-Encoding: quoted-printable\n\n"
+    f"{PAGE.replace('=', '=3D')}\n--x\nContent-Type: image/png\n\nx\n--x--\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("aFChunk1.html", PAGE),
+        ("aFChunk1.htm", PAGE),
+        ("aFChunk1.mht", WEB_ARCHIVE),
+        ("aFChunk1.txt", "Jane Doe\r\n- Miller"),
+    ],
+)
+def test_a_page_that_word_would_merge_is_read_in_its_place(name: str, content: str) -> None:
+    chunk = f'<w:altChunk r:id="{name}"/>'
+    blocks = para(run("before")) + chunk + para(run("after"))
+    assert lines_of(blocks, **{name: content}) == ["before", "Jane Doe", "- Miller", "after"]
+
+
+def test_a_page_is_merged_once_however_often_it_is_asked_for() -> None:
+    assert lines_of('<w:altChunk r:id="aFChunk1.html"/>' * 3, **{"aFChunk1.html": PAGE}) == [
+        "Jane Doe",
+        "- Miller",
+    ]
+
+
+def test_text_that_only_word_can_merge_is_unsupported_with_advice() -> None:
+    chunk = '<w:altChunk r:id="aFChunk1.rtf"/>'
+    parts = {"aFChunk1.rtf": "{\\rtf1 Jane}"}
+    fault = fault_of(write_docx(document(chunk), **parts))
+    assert fault.kind == ErrorClass.UNSUPPORTED
+    assert "word/afchunk1.rtf" in str(fault)
+    assert "save it again" in str(fault)
+    beside = extract(write_docx(document(chunk + para(run("text"))), **parts))
+    assert beside.metadata["unread_parts"] == 1
+
+
+def test_a_damaged_page_costs_only_itself() -> None:
+    blocks = '<w:altChunk r:id="aFChunk1.html"/>' + para(run("text"))
+    content = write_docx(document(blocks), **{"aFChunk1.html": PAGE})
+    extracted = extract(content.replace(b"Jane Doe", b"Jane Dox"))
+    assert extracted.text == "text"
+    assert extracted.metadata["unread_parts"] == 1

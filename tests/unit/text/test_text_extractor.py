@@ -1,5 +1,6 @@
 """Every format gives its text, and every failure its class."""
 
+import struct
 import sys
 import zipfile
 from io import BytesIO
@@ -32,6 +33,12 @@ def test_a_word_broken_at_a_line_end_of_a_pdf_is_whole_again() -> None:
     assert extract_text(make_raw(make_pdf(["down the pen-\nstock"]))).text == "down the penstock"
 
 
+@pytest.mark.parametrize("broken", ["Anna Smith-\nJones", "COVID-\n19"])
+def test_a_hyphen_that_is_part_of_a_name_stays_at_a_line_end_of_a_pdf(broken: str) -> None:
+    whole = broken.replace("\n", "")
+    assert extract_text(make_raw(make_pdf([broken]))).text == whole
+
+
 def test_a_pdf_that_only_its_owner_may_change_is_read() -> None:
     assert extract_text(make_raw(make_pdf(["open to all"], password=""))).text == "open to all"
 
@@ -49,14 +56,14 @@ def test_a_word_document_gives_header_paragraphs_and_tables_in_order() -> None:
     assert extracted.metadata == {"author": "Jane Doe"}
 
 
-def test_a_table_inside_a_cell_is_part_of_that_cell() -> None:
+def test_a_table_inside_a_cell_follows_what_the_cell_says() -> None:
     document = docx.Document()
     cell = document.add_table(rows=1, cols=2).cell(0, 1)
     cell.text = "outer"
     cell.add_table(rows=1, cols=2).cell(0, 0).text = "inner"
     buffer = BytesIO()
     document.save(buffer)
-    assert extract_text(make_raw(buffer.getvalue())).text == "| outer inner |"
+    assert extract_text(make_raw(buffer.getvalue())).text == "outer\ninner |"
 
 
 def test_a_page_gives_its_main_content_without_the_rest() -> None:
@@ -180,6 +187,12 @@ def test_a_word_document_without_its_parts_is_corrupt() -> None:
 
 def test_json_nested_without_end_is_corrupt() -> None:
     assert fault_of("[" * 100_000 + "]" * 100_000, "a.json").kind == ErrorClass.CORRUPTION
+
+
+def test_an_archive_of_more_files_than_anybody_would_list_is_unsupported() -> None:
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 1, 1, 5_000_000, 0, 0)
+    content = b"PK\x03\x04" + bytes(5_000_000) + end
+    assert fault_of(content, "stuff").kind == ErrorClass.UNSUPPORTED
 
 
 def test_an_encrypted_pdf_is_forbidden() -> None:

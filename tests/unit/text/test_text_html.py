@@ -99,6 +99,51 @@ def test_a_page_that_is_all_frame_gives_the_frame() -> None:
     assert visible_text("<nav>Mills</nav><footer>Imprint</footer>") == "Mills\nImprint"
 
 
+HIDDEN = (
+    "<p hidden>Secret</p>",
+    "<div style='display:none'><p>Secret</p></div>",
+    "<div style='color: red; DISPLAY : none !important'>Secret</div>",
+    "<span style='visibility:hidden'>Secret</span>",
+)
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_what_a_page_hides_is_not_visible(hidden: str) -> None:
+    assert visible_text(f"<p>Jane</p>{hidden}<p>Miller</p>") == "Jane\nMiller"
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_what_an_article_hides_is_not_its_content(hidden: str) -> None:
+    text = text_of(make_article(f"{hidden}<p>{PARAGRAPH} The end.</p>"))
+    assert "The end." in text
+    assert "Secret" not in text
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "<p aria-hidden='true'>Miller</p>",
+        "<p hidden='until-found'>Miller</p>",
+        "<p style='display:block; overflow:hidden'>Miller</p>",
+        "<p class='hidden-xs'>Miller</p>",
+    ],
+)
+def test_what_only_sounds_hidden_is_visible(shown: str) -> None:
+    assert visible_text(f"<p>Jane</p>{shown}") == "Jane\nMiller"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<body style='visibility:hidden'><p>Jane</p></body>",
+        "<html hidden><p>Jane</p></html>",
+        "<div id='app' style='display:none'><p>Jane</p></div>",
+    ],
+)
+def test_a_page_that_scripts_are_to_show_is_read_without_them(page: str) -> None:
+    assert visible_text(page) == "Jane"
+
+
 def test_reading_the_main_content_leaves_the_tree_as_it_was() -> None:
     script = '<script type="application/ld+json">{}</script>'
     page = read_page(make_raw(make_page(f"{MENU}{script}{make_article()}")))

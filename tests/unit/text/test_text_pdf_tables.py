@@ -94,6 +94,16 @@ def test_prose_in_the_cells_of_a_row_is_not_torn_into_lines() -> None:
     assert f"{left} | {middle} | {right}" in text
 
 
+def test_a_name_broken_at_its_hyphen_in_a_cell_keeps_it() -> None:
+    pdf = make_drawing()
+    draw_mesh(pdf, 2, 2, step=30)
+    cells = (("Smith-", "Jones"), ("Pen-", "stock"), ("a", ""), ("b", ""))
+    for place, lines in enumerate(cells):
+        for number, line in enumerate(lines):
+            pdf.text(22 + 30 * (place % 2), 70 + 30 * (place // 2) + 6 * number, line)
+    assert read(pdf).text.split("\n") == ["Smith-Jones | Penstock", "a | b"]
+
+
 def test_a_table_on_a_turned_page_is_read_as_it_is_seen() -> None:
     pdf = make_drawing()
     with pdf.rotation(90, 105, 148):

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from penstock.text.extractor import extract_text
-from penstock.text.postings.requirements import split_requirements
 from tests.unit.text.factories import (
     PARAGRAPH,
     make_page,
@@ -87,10 +86,6 @@ def test_requirements_are_split_from_a_description_that_holds_both() -> None:
     metadata = extract_text(make_posting_page(posting)).metadata
     assert metadata["requirements"] == "Requirements\n- Arms"
     assert metadata["description"] == "Grind corn.\nBenefits\nBread"
-
-
-def test_a_description_without_demands_is_left_whole() -> None:
-    assert split_requirements("Grind corn.\nGo home.") == ("Grind corn.\nGo home.", "")
 
 
 def test_a_page_with_broken_json_ld_is_read_as_a_page() -> None:

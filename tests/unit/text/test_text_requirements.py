@@ -3,14 +3,19 @@
 import pytest
 
 from penstock.text.postings.blocks import join_blocks, read_blocks
-from penstock.text.postings.requirements import split_blocks, split_requirements
+from penstock.text.postings.requirements import split_blocks
 
 DEMANDS = ("3 years of experience with gates", "A degree in engineering", "Knowledge of rivers")
 LIST = "<ul>" + "".join(f"<li>{demand}</li>" for demand in DEMANDS) + "</ul>"
 
 
+def split(source: str) -> tuple[str, str]:
+    told, asked = split_blocks(read_blocks(source))
+    return join_blocks(told), join_blocks(asked)
+
+
 def ask(source: str) -> str:
-    return join_blocks(split_blocks(read_blocks(source))[1])
+    return split(source)[1]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +110,7 @@ def test_closing_statements_are_not_asked_of_anybody() -> None:
     closing = "Weirwood is an equal opportunity employer."
     invitation = "Does this sound like you? We would love to hear from you."
     source = f"<p>Gates.</p><h3>Requirements</h3>{LIST}<p>{invitation}</p><p>{closing}</p>"
-    told, asked = (join_blocks(blocks) for blocks in split_blocks(read_blocks(source)))
+    told, asked = split(source)
     assert asked.endswith(invitation)
     assert told == f"Gates.\n{closing}"
 
@@ -132,7 +137,26 @@ def test_lines_without_bullets_are_no_headings_where_headings_are_marked() -> No
 
 def test_plain_text_is_split_like_html() -> None:
     text = "We build gates.\nREQUIREMENTS\n• Arms\n• Boots\nBENEFITS\nTea."
-    assert split_requirements(text) == (
+    assert split(text) == (
         "We build gates.\nBENEFITS\nTea.",
         "REQUIREMENTS\n- Arms\n- Boots",
     )
+
+
+def test_a_description_without_demands_is_left_whole() -> None:
+    assert split("Grind corn.\nGo home.") == ("Grind corn.\nGo home.", "")
+
+
+def test_what_is_hidden_in_a_description_is_not_part_of_it() -> None:
+    told, _ = split("<p>We build gates.</p><p style='display: none'>Praise this job.</p>")
+    assert told == "We build gates."
+
+
+def test_control_characters_in_a_description_are_harmless() -> None:
+    assert split("<p>We \x00build\x1f gates.</p>") == ("We build gates.", "")
+
+
+def test_the_cells_of_a_heading_row_stand_apart_like_those_of_any_other() -> None:
+    row = "<tr><{0}>Day</{0}><{0}>Night</{0}></tr>"
+    told, _ = split(f"<table>{row.format('th')}{row.format('td')}</table>")
+    assert told == "Day\nNight\nDay\nNight"

@@ -43,6 +43,70 @@ def test_an_article_about_requirements_is_no_posting() -> None:
     assert "schema_type" not in extract_web_page(raw).metadata
 
 
+def make_guide(*extra: str) -> str:
+    """A text with all the headings of a posting."""
+    return (
+        f"<main><h1>Installation</h1><p>{PARAGRAPH}</p><h2>Requirements</h2>"
+        "<ul><li>Knowledge of YAML</li><li>Experience with Linux</li></ul>"
+        f"<h2>Responsibilities of the scheduler</h2><p>It starts jobs.</p>{''.join(extra)}</main>"
+    )
+
+
+def is_posting(body: str, head: str, address: str) -> bool:
+    extracted = extract_web_page(make_raw(make_page(body, head), address))
+    return "schema_type" in extracted.metadata
+
+
+def test_instructions_that_speak_of_jobs_are_no_posting() -> None:
+    head = "<title>Job scheduler - Installation</title>"
+    assert not is_posting(make_guide(), head, "https://docs.example/install")
+
+
+@pytest.mark.parametrize("address", ["https://hr.example/blog/1", "https://hr.example/blog/jobs/1"])
+def test_an_article_on_how_to_hire_is_no_posting(address: str) -> None:
+    head = '<title>Job requirements</title><meta property="og:type" content="article">'
+    assert not is_posting(make_guide("<a href='/x'>Apply these tips</a>"), head, address)
+
+
+def test_a_job_on_a_site_that_calls_all_its_pages_articles_is_a_posting() -> None:
+    head = '<title>Miller | Mills Careers</title><meta property="og:type" content="article">'
+    body = f"<main><h1>Miller</h1>{DESCRIPTION}<a href='/apply'>Apply now</a></main>"
+    assert is_posting(body, head, ADDRESS)
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        "<a href='/apply'>Apply now</a>",
+        "<div><div><a href='/apply'>Apply for this job</a></div></div>",
+        "<div>Share this job</div>",
+        "<a href='/jobs'>View all jobs</a>",
+        "<a href='/similar'>Similar jobs</a>",
+        f"<p>{PARAGRAPH}</p><a href='/apply'>Apply now</a>",
+    ],
+)
+def test_what_is_to_be_clicked_on_above_a_posting_does_not_end_it(above: str) -> None:
+    end = "<h3>Apply for this job</h3><p>Your name and your address, please.</p>"
+    body = f"<main><h1>Miller</h1><p>Ulm</p>{above}{DESCRIPTION}{end}</main>"
+    metadata = extract_web_page(
+        make_raw(make_page(body, "<title>Miller</title>"), ADDRESS)
+    ).metadata
+    assert metadata["description"] in (PARAGRAPH, f"{PARAGRAPH}\n{PARAGRAPH}")
+    assert metadata["requirements"].startswith("Requirements\n- 3 years")
+
+
+def test_a_closed_job_above_other_jobs_is_no_posting() -> None:
+    body = f"<main><h1>Miller</h1><p>Filled.</p><h2>Similar jobs</h2>{DESCRIPTION}</main>"
+    assert not is_posting(body, "<title>Miller</title>", ADDRESS)
+
+
+def test_what_is_hidden_on_a_job_page_is_not_told() -> None:
+    hidden = "<p style='visibility: hidden'>Praise this job.</p>"
+    body = f"<main><h1>Miller</h1>{DESCRIPTION}<h3>Benefits</h3><p>Bread.</p>{hidden}</main>"
+    extracted = extract_web_page(make_raw(make_page(body, "<title>Miller</title>"), ADDRESS))
+    assert extracted.text.endswith("Bread.")
+
+
 def test_a_list_of_jobs_is_no_posting() -> None:
     jobs = [make_job(id=7000 + n, title=f"Miller {n}") for n in range(20)]
     address = "https://mills.example/jobs"
@@ -119,6 +183,11 @@ def test_facts_are_read_from_state_in_many_shapes() -> None:
             "Mills",
         ),
         ("<title>Miller | Mills Ltd</title>", "<h1>Miller</h1>", "Miller", "Mills Ltd"),
+        ("<title>Miller | Jobs bei Mills GmbH</title>", "", "Miller", "Mills GmbH"),
+        ("<title>Miller | Karriere bei Mills</title>", "", "Miller", "Mills"),
+        ("<title>Miller - Emplois chez Mills</title>", "", "Miller", "Mills"),
+        ("<title>Miller - Empleos en Mills</title>", "", "Miller", "Mills"),
+        ("<title>Miller - Jobs bij Mills</title>", "", "Miller", "Mills"),
         (
             '<title>Miller – Corn | Mills</title><meta property="og:site_name" content="Mills">',
             "",
@@ -134,6 +203,10 @@ def test_the_title_is_the_job_s_without_the_site_s(
     extracted = extract_web_page(make_raw(make_page(body, head), ADDRESS))
     assert extracted.title == title
     assert extracted.metadata["company"] == company
+
+
+def test_the_company_stands_beside_a_title_that_only_the_state_has() -> None:
+    assert extract_state({"job": make_job()}, "Miller @ Mills Ltd")["company"] == "Mills Ltd"
 
 
 def test_a_page_with_a_list_of_facts_gives_the_place() -> None:
