@@ -25,10 +25,15 @@ TOLERANCE_SECONDS = 1e-6
 FLOW_MEMORY = 0.9
 # Fewer calls between two refusals say little about the pace that the server allows.
 SURE_CALLS = 16
-BACK_OFF_SURE = 0.93
+BACK_OFF_SURE = 0.92
 BACK_OFF_UNSURE = 0.7
+# The first calls came out of what the server had saved up, so they seem quicker than allowed.
+BACK_OFF_FIRST = 0.6
 DEEPEST_CUT = 0.25
-SLOWEST_PER_SECOND = 1 / 60
+# Too quick is soon corrected by the next refusal, too slow only by and by.
+FIRST_PER_SECOND = 5.0
+# A server that let nothing through, for it was down or a quota was spent, told no pace.
+BLIND_PER_SECOND = 1.0
 # Raised by 1 % a second, yet never by more than 0.2 % a call: each refusal costs one.
 RISE_PER_SECOND = 0.01
 RISE_PER_CALL = 0.002
@@ -134,10 +139,20 @@ class Slots:
         seconds = max(now - self.since, 1 / self.pace if self.pace else FIRST_SECONDS)
         measured = self.accepted / seconds
         sure = self.pace > 0 and self.accepted > SURE_CALLS
-        slower = min(measured, self.pace or measured) * (BACK_OFF_SURE if sure else BACK_OFF_UNSURE)
-        self.pace = max(slower, DEEPEST_CUT * self.pace, SLOWEST_PER_SECOND)
+        slower = min(measured, self.pace or measured) * self._back_off(sure)
+        self.pace = max(slower, DEEPEST_CUT * self.pace, self._slowest())
         self.haste = 1.0 if sure else HASTE_UNSURE
         self.accepted, self.since, self.changed_at = 0.0, now, now
+
+    def _back_off(self, sure: bool) -> float:
+        if not self.pace:
+            return BACK_OFF_FIRST
+        return BACK_OFF_SURE if sure else BACK_OFF_UNSURE
+
+    def _slowest(self) -> float:
+        if not self.pace:
+            return FIRST_PER_SECOND
+        return min(self.pace, BLIND_PER_SECOND) if self.accepted <= 1 else 0.0
 
     def _count(self, now: float, unused_seconds: float) -> None:
         if not self.since:

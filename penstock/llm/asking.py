@@ -1,30 +1,46 @@
 """One question to one model: paced, timed, and whatever goes wrong told in our own words."""
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ErrorClass, StagePaused
+from penstock.errors import ErrorClass, Interrupted, StagePaused
 from penstock.llm.breaker import Breaker
 from penstock.llm.extractor import Question
 from penstock.llm.modes import Mode, Modes
 from penstock.llm.prompting import build_messages, estimate_tokens
 from penstock.llm.ratelimit import RateLimit, read_rate_headers, read_retry_after
+from penstock.llm.slots import Slots
 from penstock.llm.trouble import CallFailed, EndpointDown, ModelGone, MustWait, TooLong
 
 if TYPE_CHECKING:
+    import httpx
     from groq import APIStatusError, Groq
 
+log = logging.getLogger(__name__)
 STAGE = "extract"
+_PATH = "/openai/v1/chat/completions"
 # Longer waits go back to the queue, so that the slot is free for another model's question.
 PATIENCE_SECONDS = 60.0
 # No minute limit takes this long to reset: it is the quota of a day.
 QUOTA_SECONDS = 600.0
 DEFAULT_WAIT_SECONDS = 1.0
-_GONE = {"model_not_found", "model_decommissioned"}
+_DOWN = (
+    "the endpoint has not answered several times in a row; EXTRACTION_BASE_URL and the network "
+    "are worth a look"
+)
+# Groq's own status for "no capacity", the first of those that say nothing about the question.
+_NO_CAPACITY = 498
+_GONE = {
+    "model_not_found",
+    "model_decommissioned",
+    "model_permission_blocked_project",
+    "model_permission_blocked_org",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,105 +71,130 @@ class Asker:
         self._rates = rates
         self._breaker = breaker
         self._modes = modes
-        self._slots = threading.Semaphore(concurrency)
+        self._slots = Slots(concurrency)
         self.stopping = threading.Event()
 
     def close(self) -> None:
         self.stopping.set()
         self._client.close()
 
+    def check_stopping(self) -> None:
+        """Raise Interrupted once this is closed."""
+        if self.stopping.is_set():
+            raise Interrupted("stopped while models were asked; what is left is asked later")
+
+    def check_endpoint(self) -> None:
+        """Raise EndpointDown while the endpoint is left alone."""
+        self.check_stopping()
+        seconds = self._breaker.check()
+        if seconds is not None:
+            raise EndpointDown(_DOWN, seconds)
+
+    def note_silence(self) -> None:
+        """No model has answered a question; after several such ones in a row, EndpointDown."""
+        was_open = self._breaker.is_open
+        self._breaker.failed()
+        if not self._breaker.is_open:
+            return
+        if not was_open:
+            log.warning("no model is asked for a while: %s", _DOWN)
+        raise EndpointDown(_DOWN, self._breaker.check() or DEFAULT_WAIT_SECONDS)
+
     def ask(self, model: str, question: Question, max_tokens: int) -> Reply:
         """The model's reply, after as many 429s as patience allows; or one of our troubles."""
         patience_ends = time.monotonic() + PATIENCE_SECONDS
+        mode = first = self._modes.mode_of(model, question.profile)
         while True:
-            mode = self._modes.mode_of(model, question.profile)
             try:
-                return self._ask_once(model, mode, question, max_tokens)
+                reply = self._ask_once(model, mode, question, max_tokens)
             except _Refused as refused:
-                if not self._modes.step_down(model, mode):
+                if mode is Mode.PLAIN:
                     raise CallFailed("bad_request", str(refused)) from refused
-            except EndpointDown:
-                raise
+                mode = Mode(mode + 1)
             except MustWait as wait:
                 if wait.seconds >= QUOTA_SECONDS:
                     raise _quota_pause(model, wait) from wait
                 if time.monotonic() + wait.seconds > patience_ends:
                     raise
+            else:
+                if mode is not first:
+                    self._modes.step_down(model, mode)
+                return reply
 
     def _ask_once(self, model: str, mode: Mode, question: Question, max_tokens: int) -> Reply:
-        from groq import APIConnectionError, APIStatusError, APITimeoutError
-
         messages = build_messages(question, with_schema=mode is not Mode.STRICT)
-        estimate = estimate_tokens(messages, max_tokens)
-        self._check_breaker()
-        self._rates.acquire(model, estimate, self.stopping)
-        started = time.monotonic()
+        body = {
+            "model": model,
+            "messages": messages,
+            "max_tokens": max_tokens,
+            "temperature": 0,
+            **self._modes.options(model, mode, question.profile),
+        }
+        self._rates.acquire(model, estimate_tokens(messages, max_tokens), self.stopping)
+        with self._slots:
+            started = time.monotonic()
+            try:
+                response = self._call(model, body)
+                reply = _read_reply(response.content, time.monotonic() - started)
+            except CallFailed as failed:
+                failed.seconds = time.monotonic() - started
+                raise
+        self._breaker.succeeded()
+        used = reply.prompt_tokens + reply.completion_tokens
+        self._rates.observe(model, read_rate_headers(response.headers), used)
+        return reply
+
+    def _call(self, model: str, body: Mapping[str, Any]) -> "httpx.Response":
+        from groq import APIConnectionError, APIStatusError, APITimeoutError
+        from httpx import Response
+
+        self.check_stopping()
         try:
-            with self._slots:
-                started = time.monotonic()
-                raw = self._client.chat.completions.with_raw_response.create(
-                    model=model,
-                    messages=messages,  # type: ignore[arg-type]  # plain dicts, as it sends them
-                    max_tokens=max_tokens,
-                    temperature=0,
-                    **self._modes.options(mode, question.profile),
-                )
+            # The client's typed call takes twice the time, and all of it from the other threads.
+            return self._client.post(_PATH, body=body, cast_to=Response)
         except APIStatusError as error:
             raise self._explain_status(model, error) from error
         except APITimeoutError as error:
-            self._breaker.failed()
             message = f"{model} did not answer in time"
             raise CallFailed("timeout", message, ErrorClass.TIMEOUT) from error
         except APIConnectionError as error:
-            self._breaker.failed()
+            # Closing the client cuts off the calls that are under way.
+            self.check_stopping()
             cause = error.__cause__ or error
             raise CallFailed(
                 "server_error", f"{model}: no answer came ({cause})", ErrorClass.UNAVAILABLE
             ) from error
-        self._breaker.succeeded()
-        reply = _read_reply(raw.http_response.content, time.monotonic() - started)
-        used = reply.prompt_tokens + reply.completion_tokens
-        self._rates.observe(model, read_rate_headers(raw.headers), used)
-        return reply
-
-    def _check_breaker(self) -> None:
-        seconds = self._breaker.check()
-        if seconds is not None:
-            raise EndpointDown(
-                "the endpoint has not answered several times in a row; EXTRACTION_BASE_URL and "
-                "the network are worth a look",
-                seconds,
-            )
 
     def _explain_status(self, model: str, error: "APIStatusError") -> Exception:
         """Our word for an answer that is an error; never the request, which holds the key."""
         status, code = error.status_code, _error_code(error.body)
         said = f"{model}: HTTP {status}{f' {code}' if code else ''}: {_error_text(error.body)}"
+        if status >= _NO_CAPACITY:
+            return CallFailed("server_error", said, ErrorClass.UNAVAILABLE)
+        self._breaker.succeeded()
         if status == 429:
             return self._explain_limit(model, error, said)
+        if code in _GONE:
+            return ModelGone(said)
         if status in (401, 403):
             return StagePaused(
                 STAGE,
                 f"the endpoint refuses the key (HTTP {status}): set GROQ_API_KEY to a valid one",
             )
-        if code in _GONE:
-            return ModelGone(said)
         if status == 404:
             return StagePaused(
                 STAGE,
                 f"nothing answers chat completions at EXTRACTION_BASE_URL (HTTP 404): {said}",
             )
-        if status == 413:
+        if status == 413 or code == "context_length_exceeded":
             return TooLong(said)
         if code == "json_validate_failed":
             return CallFailed("invalid_json", said)
-        if status == 400 or status == 422:
+        if status in (400, 422):
             return _Refused(said)
-        self._breaker.failed()
         return CallFailed("server_error", said, ErrorClass.UNAVAILABLE)
 
     def _explain_limit(self, model: str, error: "APIStatusError", said: str) -> MustWait:
-        self._breaker.succeeded()
         headers = error.response.headers
         asked = read_retry_after(headers)
         seconds = DEFAULT_WAIT_SECONDS if asked is None else asked
@@ -180,10 +221,11 @@ def _read_reply(body: bytes, seconds: float) -> Reply:
     try:
         envelope = json.loads(body)
         choice = envelope["choices"][0]
+        content = choice["message"].get("content")
         usage = envelope.get("usage") or {}
         details = usage.get("prompt_tokens_details") or {}
         return Reply(
-            content=choice["message"].get("content"),
+            content=content if isinstance(content, str) else None,
             truncated=choice.get("finish_reason") == "length",
             prompt_tokens=int(usage.get("prompt_tokens") or 0),
             completion_tokens=int(usage.get("completion_tokens") or 0),

@@ -56,13 +56,23 @@ class _Tried:
     """Why the first model's answer was not taken."""
     usable: Extraction | None = None
     failures: list[str] = field(default_factory=list)
-    kind: ErrorClass = ErrorClass.UNKNOWN
+    kinds: list[ErrorClass] = field(default_factory=list)
     calls: list[ModelCall] = field(default_factory=list)
 
     def note(self, reason: str, message: str, kind: ErrorClass = ErrorClass.UNKNOWN) -> None:
         self.reason = self.reason or reason
         self.failures.append(message)
-        self.kind = kind
+        self.kinds.append(kind)
+
+    @property
+    def kind(self) -> ErrorClass:
+        """Of the last failure that another attempt may mend, if there is one."""
+        return next((kind for kind in reversed(self.kinds) if not kind.permanent), self.kinds[-1])
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether no model said anything at all."""
+        return set(self.kinds) <= {ErrorClass.TIMEOUT, ErrorClass.UNAVAILABLE}
 
 
 class ModelChain:
@@ -86,6 +96,7 @@ class ModelChain:
     def extract(self, requests: Sequence[ExtractionRequest]) -> list[Outcome]:
         """One outcome per request, in order. A stage that cannot work raises StagePaused; answers
         that came before that are kept."""
+        self._asker.check_stopping()
         prepared = [prepare_question(one, self._settings.max_input_chars) for one in requests]
         asked: dict[int, Future[Outcome]] = {
             index: self._threads.submit(self._answer, request, question)
@@ -99,26 +110,34 @@ class ModelChain:
         ]
 
     def close(self) -> None:
-        """Stop waiting and asking; calls under way are cut off."""
+        """Stop waiting and asking: whoever waits for answers gets Interrupted."""
         self._asker.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        # Not cancelled: `wait` would wait for ever for those that nobody takes up any more.
+        self._threads.shutdown(wait=False)
 
     def _answer(self, request: ExtractionRequest, question: Question) -> Outcome:
         tried = _Tried(question)
         try:
-            for model in self._usable_models():
-                found = self._try_model(model, request, tried)
-                if found is not None:
-                    self._ledger.keep(request, found)
-                    return found
+            self._asker.check_endpoint()
+            found = self._try_models(request, tried)
         except MustWait as wait:
             return Fault(ErrorClass.RATE_LIMITED, str(wait), wait.seconds)
-        if tried.usable is not None:
-            self._ledger.keep(request, tried.usable)
-            return tried.usable
+        if found is not None:
+            self._ledger.keep(request, found)
+            return found
         if not tried.failures:
             return self._answer(request, question)  # every model turned out to be gone: say so
         return Fault(tried.kind, f"no model gave a usable answer: {'; '.join(tried.failures)}")
+
+    def _try_models(self, request: ExtractionRequest, tried: _Tried) -> Extraction | None:
+        """The first answer that is good enough, else the best that can be used."""
+        for model in self._usable_models():
+            found = self._try_model(model, request, tried)
+            if found is not None:
+                return found
+        if tried.failures and tried.unanswered:
+            self._asker.note_silence()
+        return tried.usable
 
     def _try_model(
         self, model: str, request: ExtractionRequest, tried: _Tried
@@ -137,7 +156,7 @@ class ModelChain:
             self._retire(model, str(gone))
             return None
         except CallFailed as failed:
-            self._record(request, tried, model, None, failed.reason)
+            self._record(request, tried, model, failed.seconds, failed.reason)
             tried.note(failed.reason, str(failed), failed.kind)
             return None
         if reply.truncated:
@@ -182,18 +201,24 @@ class ModelChain:
         """One reply; a question that is too long is asked once more in half its length, an answer
         that was cut short once more with twice the room."""
         room = self._settings.max_tokens
-        try:
-            reply = self._ask_once(model, request, tried.question, room)
-        except TooLong:
-            tried.question = _halved(tried.question)
-            try:
-                reply = self._ask_once(model, request, tried.question, room)
-            except TooLong as again:
-                raise CallFailed("too_large", str(again), ErrorClass.TOO_LARGE) from again
+        reply = self._ask_shrinking(model, request, tried, room)
         if not reply.truncated:
             return reply
         self._record(request, tried, model, reply, TRUNCATED)
-        return self._ask_once(model, request, tried.question, 2 * room)
+        # What an endpoint takes may be the sum of question and answer.
+        return self._ask_shrinking(model, request, tried, 2 * room)
+
+    def _ask_shrinking(
+        self, model: str, request: ExtractionRequest, tried: _Tried, room: int
+    ) -> Reply:
+        try:
+            return self._ask_once(model, request, tried.question, room)
+        except TooLong:
+            tried.question = _halved(tried.question)
+        try:
+            return self._ask_once(model, request, tried.question, room)
+        except TooLong as again:
+            raise CallFailed("too_large", str(again), ErrorClass.TOO_LARGE) from again
 
     def _ask_once(
         self, model: str, request: ExtractionRequest, question: Question, room: int
@@ -208,19 +233,19 @@ class ModelChain:
         request: ExtractionRequest,
         tried: _Tried,
         model: str,
-        reply: Reply | None,
+        came: Reply | float,
         outcome: str,
     ) -> None:
-        tokens = (0, 0, 0)
-        if reply is not None:
-            tokens = (reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
-        prompt, completion, cached = tokens
+        """Write down a reply, or a call that failed after so many seconds."""
+        reply = came if isinstance(came, Reply) else Reply(None, False, 0, 0, 0, came)
+        prompt, completion = reply.prompt_tokens, reply.completion_tokens
+        cached = reply.cached_tokens
         call = ModelCall(
             model=model,
             prompt_tokens=prompt,
             completion_tokens=completion,
             cached_tokens=cached,
-            seconds=reply.seconds if reply else 0.0,
+            seconds=reply.seconds,
             cost_usd=cost_of(self._settings.prices, model, prompt, completion, cached),
             outcome=outcome,
         )

@@ -1,6 +1,9 @@
 """The one factory of Groq clients."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import httpx
@@ -25,10 +28,17 @@ def build_groq_client(
     import httpx
     from groq import Groq
 
+    from penstock.llm.deadline import Deadline, note_start
+
+    base_url = _checked_address(base_url)
     limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
-    hooks = {"request": [_without_own_prefix]} if base_url and _is_complete(base_url) else {}
+    is_complete = base_url is not None and base_url.endswith("/v1")
+    hooks: dict[str, list[Callable[..., Any]]] = {
+        "request": [note_start, *([_without_own_prefix] if is_complete else [])],
+        "response": [Deadline(timeout_seconds)],
+    }
     return Groq(
-        api_key=api_key or _NO_KEY,
+        api_key=_checked_key(api_key),
         base_url=base_url,
         timeout=timeout_seconds,
         max_retries=0,
@@ -36,8 +46,23 @@ def build_groq_client(
     )
 
 
-def _is_complete(base_url: str) -> bool:
-    return base_url.rstrip("/").endswith("/v1")
+def _checked_key(api_key: str | None) -> str:
+    """The key as a header can carry it: the error about one that cannot would show the key."""
+    key = (api_key or "").strip() or _NO_KEY
+    if not key.isascii() or not key.isprintable():
+        raise ConfigurationError(
+            "GROQ_API_KEY holds characters that no key has: copy it again, without anything around"
+        )
+    return key
+
+
+def _checked_address(base_url: str | None) -> str | None:
+    address = (base_url or "").strip().rstrip("/")
+    if address and not address.lower().startswith(("http://", "https://")):
+        raise ConfigurationError(
+            "EXTRACTION_BASE_URL is no web address: begin it with http:// or https://"
+        )
+    return address or None
 
 
 def _without_own_prefix(request: "httpx.Request") -> None:

@@ -18,35 +18,39 @@ class Mode(IntEnum):
 
 
 class Modes:
-    """The mode of each model; one that refuses a request is asked more simply from then on."""
+    """The mode of each model; one that takes only simpler requests is asked so from then on."""
 
     def __init__(self, reasoning_effort: str) -> None:
         self._reasoning_effort = reasoning_effort
         self._lock = threading.Lock()
-        self._refused: dict[str, Mode] = {}
+        self._simplest: dict[str, Mode] = {}
 
     def mode_of(self, model: str, profile: Profile) -> Mode:
-        strict = model in _STRICT_MODELS and fits_strict_mode(profile.schema)
-        first = Mode.STRICT if strict else Mode.JSON
-        return max(first, self._refused.get(model, first))
+        first = _first_mode(model, profile)
+        return max(first, self._simplest.get(model, first))
 
-    def step_down(self, model: str, refused: Mode) -> bool:
-        """Ask more simply than this; False when there is no simpler way."""
-        if refused is Mode.PLAIN:
-            return False
+    def step_down(self, model: str, mode: Mode) -> None:
+        """The model took a request in this mode, and none in a stricter one."""
         with self._lock:
-            simpler = Mode(refused + 1)
-            self._refused[model] = max(simpler, self._refused.get(model, simpler))
-        return True
+            self._simplest[model] = max(mode, self._simplest.get(model, mode))
 
-    def options(self, mode: Mode, profile: Profile) -> dict[str, Any]:
-        """What the request says beside the messages."""
-        if mode is Mode.PLAIN:
-            return {}
-        if mode is Mode.JSON:
-            return {"response_format": {"type": "json_object"}}
-        schema = {"name": profile.name, "strict": True, "schema": strict_schema(profile.schema)}
-        return {
-            "response_format": {"type": "json_schema", "json_schema": schema},
-            "reasoning_effort": self._reasoning_effort,
-        }
+    def options(self, model: str, mode: Mode, profile: Profile) -> dict[str, Any]:
+        """What the request says beside the messages; less with each step down."""
+        options = _response_format(mode, profile)
+        if model in _STRICT_MODELS and mode is _first_mode(model, profile):
+            options["reasoning_effort"] = self._reasoning_effort
+        return options
+
+
+def _first_mode(model: str, profile: Profile) -> Mode:
+    strict = model in _STRICT_MODELS and fits_strict_mode(profile.schema)
+    return Mode.STRICT if strict else Mode.JSON
+
+
+def _response_format(mode: Mode, profile: Profile) -> dict[str, Any]:
+    if mode is Mode.PLAIN:
+        return {}
+    if mode is Mode.JSON:
+        return {"response_format": {"type": "json_object"}}
+    schema = {"name": profile.name, "strict": True, "schema": strict_schema(profile.schema)}
+    return {"response_format": {"type": "json_schema", "json_schema": schema}}

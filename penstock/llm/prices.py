@@ -1,5 +1,6 @@
 """What models charge, in US dollars for a million tokens."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -37,7 +38,9 @@ def _read_price(entry: str) -> tuple[str, Price]:
     model, _, figures = entry.partition("=")
     try:
         prompt, completion, *rest = [float(figure) for figure in figures.split("/")]
-        if rest[1:] or min(prompt, completion, *rest) < 0:
+        if rest[1:] or not model.strip():
+            raise ValueError
+        if not all(0 <= figure < math.inf for figure in (prompt, completion, *rest)):
             raise ValueError
     except ValueError:
         raise ConfigurationError(

@@ -38,3 +38,5 @@ class CallFailed(Trouble):
         super().__init__(message)
         self.reason = reason
         self.kind = kind
+        self.seconds = 0.0
+        """How long it took to fail."""

@@ -5,6 +5,7 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from penstock.llm.allowance import Grant
 from penstock.llm.ratelimit import read_rate_headers, read_retry_after
@@ -71,7 +72,7 @@ class Simulation:
     def run(self, calls: int) -> Outcome:
         self._todo = calls
         for number, _ in itertools.product(range(len(self._gates)), range(self._callers)):
-            self._later(0.0, lambda number=number: self._join(number))
+            self._later(0.0, partial(self._join, number))
         while len(self.outcome.answered) < calls:
             self._clock.now, _, step = heapq.heappop(self._agenda)
             step()

@@ -4,10 +4,12 @@
 local KEPT_SECONDS = 3600
 local FLOW_MEMORY = 0.9
 local SURE_CALLS = 16
-local BACK_OFF_SURE = 0.93
+local BACK_OFF_SURE = 0.92
 local BACK_OFF_UNSURE = 0.7
+local BACK_OFF_FIRST = 0.6
 local DEEPEST_CUT = 0.25
-local SLOWEST_PER_SECOND = 1 / 60
+local FIRST_PER_SECOND = 5
+local BLIND_PER_SECOND = 1
 local RISE_PER_SECOND = 0.01
 local RISE_PER_CALL = 0.002
 local HASTE_UNSURE = 10
@@ -112,14 +114,27 @@ local function take_slot()
   state.next_at = math.max(state.next_at + spacing, now)
 end
 
+local function back_off(sure)
+  if state.pace == 0 then
+    return BACK_OFF_FIRST
+  end
+  return sure and BACK_OFF_SURE or BACK_OFF_UNSURE
+end
+
+local function slowest()
+  if state.pace == 0 then
+    return FIRST_PER_SECOND
+  end
+  return state.accepted <= 1 and math.min(state.pace, BLIND_PER_SECOND) or 0
+end
+
 local function slow_down()
   local paced = state.pace > 0
   local seconds = math.max(now - state.since, paced and 1 / state.pace or FIRST_SECONDS)
   local measured = state.accepted / seconds
   local sure = paced and state.accepted > SURE_CALLS
-  local slower = math.min(measured, paced and state.pace or measured)
-    * (sure and BACK_OFF_SURE or BACK_OFF_UNSURE)
-  state.pace = math.max(slower, DEEPEST_CUT * state.pace, SLOWEST_PER_SECOND)
+  local slower = math.min(measured, paced and state.pace or measured) * back_off(sure)
+  state.pace = math.max(slower, DEEPEST_CUT * state.pace, slowest())
   state.haste = sure and 1 or HASTE_UNSURE
   state.accepted, state.since, state.changed_at = 0, now, now
 end
