@@ -10,7 +10,8 @@ Slots learn from refusals (429), with or without headers. Until the first one th
 open. A refusal closes them for as long as the server said. From then on they are evenly spaced,
 a little wider than the calls that were accepted since the refusal before, and while callers queue
 for them they come slowly closer, until the next refusal: quicker while the pace was learnt from
-few calls. Refusals of calls that had started before the last change belong to that change.
+few calls. Refusals of calls that had started before the last change belong to that change. When
+the very first call after it is refused, the server is closed rather than slow: it is undone.
 
 All times are handed in. `lua/` holds the same arithmetic for processes that share an allowance.
 """
@@ -32,8 +33,6 @@ BACK_OFF_FIRST = 0.6
 DEEPEST_CUT = 0.25
 # Too quick is soon corrected by the next refusal, too slow only by and by.
 FIRST_PER_SECOND = 5.0
-# A server that let nothing through, for it was down or a quota was spent, told no pace.
-BLIND_PER_SECOND = 1.0
 # Raised by 1 % a second, yet never by more than 0.2 % a call: each refusal costs one.
 RISE_PER_SECOND = 0.01
 RISE_PER_CALL = 0.002
@@ -118,6 +117,7 @@ class Slots:
     accepted: float = 0.0
     since: float = 0.0
     changed_at: float = 0.0
+    pace_before: float = 0.0
 
     def take(self, now: float) -> None:
         unused_seconds = now - self.next_at
@@ -130,8 +130,13 @@ class Slots:
 
     def refuse(self, now: float, started_at: float, seconds: float) -> None:
         self.next_at = max(self.next_at, now + seconds)
-        if started_at >= self.changed_at:
+        if started_at < self.changed_at:
+            return
+        if self.changed_at and self.accepted <= 1:
+            self.pace = self.pace_before
+        else:
             self._slow_down(now)
+        self.accepted, self.since, self.changed_at = 0.0, now, now
 
     def _slow_down(self, now: float) -> None:
         # The refused call was counted as well, which makes up for the part of a call that the
@@ -140,19 +145,14 @@ class Slots:
         measured = self.accepted / seconds
         sure = self.pace > 0 and self.accepted > SURE_CALLS
         slower = min(measured, self.pace or measured) * self._back_off(sure)
-        self.pace = max(slower, DEEPEST_CUT * self.pace, self._slowest())
+        self.pace_before = self.pace
+        self.pace = max(slower, DEEPEST_CUT * self.pace, 0.0 if self.pace else FIRST_PER_SECOND)
         self.haste = 1.0 if sure else HASTE_UNSURE
-        self.accepted, self.since, self.changed_at = 0.0, now, now
 
     def _back_off(self, sure: bool) -> float:
         if not self.pace:
             return BACK_OFF_FIRST
         return BACK_OFF_SURE if sure else BACK_OFF_UNSURE
-
-    def _slowest(self) -> float:
-        if not self.pace:
-            return FIRST_PER_SECOND
-        return min(self.pace, BLIND_PER_SECOND) if self.accepted <= 1 else 0.0
 
     def _count(self, now: float, unused_seconds: float) -> None:
         if not self.since:

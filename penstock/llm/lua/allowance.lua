@@ -9,7 +9,6 @@ local BACK_OFF_UNSURE = 0.7
 local BACK_OFF_FIRST = 0.6
 local DEEPEST_CUT = 0.25
 local FIRST_PER_SECOND = 5
-local BLIND_PER_SECOND = 1
 local RISE_PER_SECOND = 0.01
 local RISE_PER_CALL = 0.002
 local HASTE_UNSURE = 10
@@ -121,27 +120,26 @@ local function back_off(sure)
   return sure and BACK_OFF_SURE or BACK_OFF_UNSURE
 end
 
-local function slowest()
-  if state.pace == 0 then
-    return FIRST_PER_SECOND
-  end
-  return state.accepted <= 1 and math.min(state.pace, BLIND_PER_SECOND) or 0
-end
-
 local function slow_down()
   local paced = state.pace > 0
   local seconds = math.max(now - state.since, paced and 1 / state.pace or FIRST_SECONDS)
   local measured = state.accepted / seconds
   local sure = paced and state.accepted > SURE_CALLS
   local slower = math.min(measured, paced and state.pace or measured) * back_off(sure)
-  state.pace = math.max(slower, DEEPEST_CUT * state.pace, slowest())
+  state.pace_before = state.pace
+  state.pace = math.max(slower, DEEPEST_CUT * state.pace, paced and 0 or FIRST_PER_SECOND)
   state.haste = sure and 1 or HASTE_UNSURE
-  state.accepted, state.since, state.changed_at = 0, now, now
 end
 
 local function refuse(started_at, seconds)
   state.next_at = math.max(state.next_at, now + seconds)
-  if started_at >= state.changed_at then
+  if started_at < state.changed_at then
+    return
+  end
+  if state.changed_at > 0 and state.accepted <= 1 then
+    state.pace = state.pace_before
+  else
     slow_down()
   end
+  state.accepted, state.since, state.changed_at = 0, now, now
 end
