@@ -105,7 +105,7 @@ def _taken(app: App, run_id: int) -> Iterator[RunLease]:
     try:
         yield lease
     except ConfigurationError as fault:
-        pause_run(app.database, lease, str(fault))
+        pause_run(app.database, lease, getattr(fault, "reason", str(fault)))
         raise
     except RunRefused:
         raise

@@ -130,6 +130,12 @@ class App:
             caps,
             price_table(limits.prices),
         )
+        unpriced = [model for model in chain.models if model not in chain.prices]
+        if settings.max_cost_usd_per_run is not None and unpriced:
+            raise ConfigurationError(
+                f"PENSTOCK_MAX_COST_USD_PER_RUN needs the price of {' and '.join(unpriced)}: "
+                "name it in EXTRACTION_PRICES"
+            )
         client = build_groq_client(
             key.get_secret_value() if key else None,
             limits.base_url,

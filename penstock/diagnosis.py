@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.errors import PenstockError, SchemaMismatch
+from penstock.errors import ConfigurationError, PenstockError, SchemaMismatch
 from penstock.settings import RETIRED_MODELS, Settings, mask_url, retired_model_warnings
 from penstock.store.database import Database
 from penstock.store.migration import check as check_schema
@@ -118,7 +118,10 @@ def _ask_for_models(settings: Settings) -> Finding:
     key = settings.groq_api_key
     base_url = settings.extraction.base_url
     where = mask_url(base_url) if base_url else "Groq"
-    client = build_groq_client(key.get_secret_value() if key else None, base_url, ASK_SECONDS)
+    try:
+        client = build_groq_client(key.get_secret_value() if key else None, base_url, ASK_SECONDS)
+    except ConfigurationError as error:
+        return Finding("models", "failed", str(error), "the message says what to do")
     try:
         known = {model.id for model in client.models.list().data}
     except APIStatusError as error:

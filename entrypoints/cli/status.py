@@ -12,7 +12,8 @@ from entrypoints.cli.output import (
     print_pairs,
     print_table,
 )
-from penstock.bootstrap import open_app
+from penstock.bootstrap import App, open_app
+from penstock.errors import ConfigurationError
 from penstock.runs.report import list_reports
 from penstock.runs.spending import tenant_spending
 from penstock.search.nodes import count_by_status
@@ -33,7 +34,7 @@ def status(tenant: Tenant = None, json: Json = False) -> None:
         "home": str(settings.home.absolute()),
         "database": mask_url(settings.database_url),
         "prefect": _prefect(settings),
-        "extractor": app.extractor.identity,
+        "extractor": _extractor(app),
         "embedder": settings.embedding.backend,
         "tenant": tenant_id,
         **counts,
@@ -45,6 +46,13 @@ def status(tenant: Tenant = None, json: Json = False) -> None:
         print_json(found)
         return
     _print(found)
+
+
+def _extractor(app: App) -> str:
+    try:
+        return app.extractor.identity
+    except ConfigurationError as error:
+        return f"not usable: {error}"
 
 
 def _prefect(settings: Settings) -> dict[str, Any]:

@@ -184,7 +184,8 @@ class Asker:
         if status == 404:
             return StagePaused(
                 STAGE,
-                f"nothing answers chat completions at EXTRACTION_BASE_URL (HTTP 404): {said}",
+                "the endpoint knows neither the model nor the address (HTTP 404): check "
+                f"EXTRACTION_BASE_URL and EXTRACTION_PRIMARY_MODEL ({said})",
             )
         if status == 413 or code == "context_length_exceeded":
             return TooLong(said)

@@ -155,7 +155,13 @@ def _subject(
     text_hash = hashlib.sha256(f"{identity}\n{text}".encode()).hexdigest()
     unchanged = row.embedding_identity == identity and row.embedded_hash == text_hash
     if row.embedded_hash and not unchanged:
-        log.info("Triggered re-embed after extraction: node %s", item.node_id)
+        reason = "text changed" if row.embedding_identity == identity else "other model"
+        log.info(
+            "Triggered re-embed after extraction: node %s, model %s, reason %s",
+            item.node_id,
+            identity,
+            reason,
+        )
     return _Subject(item, row.seq, text, text_hash, row.embedded_hash is not None, unchanged)
 
 

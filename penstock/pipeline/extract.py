@@ -41,12 +41,12 @@ def process_extract(line: Line, claim: Claim, *, go_on: bool, models: str) -> Cl
     items = line.begin(claim, claim.items)
     with line.database.read() as tx:
         questions = _load_questions(tx, line, items, models)
-        kept = _find_kept(tx, questions)
+        kept, own = _find_kept(tx, questions)
     asked = {question.key: question for question in questions if question.key not in kept}
     requests = [question.request for question in asked.values()]
     results = compute(line.steps.extract, [*asked], requests)
     answers = kept | dict(zip(asked, results, strict=True))
-    first = {question.item.id for question in asked.values()}
+    first = own | {question.item.id for question in asked.values()}
     return _Commit(line, claim, go_on).write(questions, answers, first)
 
 
@@ -197,21 +197,29 @@ def _schema_hash(profile: str) -> str:
     return profile_named(profile).schema_hash if profile in profile_names() else "unknown"
 
 
-def _find_kept(tx: Tx, questions: Sequence[_Question]) -> dict[str, Extraction]:
-    """Answers that the store already holds for exactly these questions."""
+def _find_kept(tx: Tx, questions: Sequence[_Question]) -> tuple[dict[str, Extraction], set[int]]:
+    """Answers that the store already holds for exactly these questions, by key; and the items
+    whose own answer it is, from an attempt of the same run that did not get to its commit."""
     c = extractions.c
-    columns = (c.cache_key, c.fields, c.confidence, c.model, c.fallback_reason, c.marks)
-    query = sa.select(*columns).where(
+    query = sa.select(extractions).where(
         c.tenant_id.in_({q.item.tenant_id for q in questions}),
         c.cache_key.in_([q.key for q in questions]),
     )
-    return {
-        row.cache_key: Extraction(
-            row.fields,
-            row.confidence,
-            row.model,
-            fallback_reason=row.fallback_reason,
-            marks=tuple(row.marks or ()),
-        )
-        for row in tx.execute(query)
-    }
+    rows = {row.cache_key: row for row in tx.execute(query)}
+    own = {q.item.id for q in questions if q.key in rows and _is_own(q.item, rows[q.key])}
+    return {key: _kept_answer(row) for key, row in rows.items()}, own
+
+
+def _is_own(item: WorkItem, row: sa.Row[Any]) -> bool:
+    same_run = item.run_id is not None and item.run_id == row.run_id
+    return same_run and bool(item.node_id == row.node_id)
+
+
+def _kept_answer(row: sa.Row[Any]) -> Extraction:
+    return Extraction(
+        row.fields,
+        row.confidence,
+        row.model,
+        fallback_reason=row.fallback_reason,
+        marks=tuple(row.marks or ()),
+    )

@@ -64,7 +64,7 @@ class StoreLedger:
                 "called_at": tx.now,
             }
             values = {one.name: getattr(call, one.name) for one in fields(call)}
-            tx.execute(sa.insert(model_calls).values(row | values))
+            tx.execute(sa.insert(model_calls), row | values)
         if request.run_id is not None:
             with self._lock:
                 if request.run_id in self._spent:
@@ -73,7 +73,7 @@ class StoreLedger:
     def keep(self, request: ExtractionRequest, answer: Extraction) -> None:
         with self._database.write() as tx:
             insert = tx.insert(extractions).on_conflict_do_nothing()
-            tx.execute(insert.values(answer_row(tx, request, answer, self._version)))
+            tx.execute(insert, answer_row(tx, request, answer, self._version))
 
     def _dollars_of(self, run_id: int) -> float:
         with self._lock:
