@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,8 @@ class CommandLine:
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
             text=True,
+            # Shells have their background jobs ignore it, and so would all that those start.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
 
     def environment(self) -> dict[str, str]:
