@@ -1,0 +1,64 @@
+"""Slots are given out in the order they are asked for, and never more than there are."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from penstock.llm.slots import Slots
+
+PATIENCE_SECONDS = 10.0
+
+
+def wait_for_line(slots: Slots, length: int) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while len(slots._waiting) < length:
+        assert time.monotonic() < deadline, "nobody joined the line"
+        time.sleep(0.001)
+
+
+def test_a_slot_goes_to_whoever_has_waited_longest() -> None:
+    slots, served = Slots(1), list[int]()
+
+    def take(number: int) -> None:
+        with slots:
+            served.append(number)
+
+    with ThreadPoolExecutor(4) as pool, slots:
+        for number in range(4):
+            pool.submit(take, number)
+            wait_for_line(slots, number + 1)
+    assert served == [0, 1, 2, 3]
+
+
+def test_whoever_gives_a_slot_back_does_not_overtake_the_line() -> None:
+    slots, entered = Slots(1), threading.Event()
+
+    def take() -> None:
+        with slots:
+            entered.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        with slots:
+            pool.submit(take)
+            wait_for_line(slots, 1)
+        with slots:
+            assert entered.is_set()
+
+
+def test_no_more_are_inside_than_there_are_slots() -> None:
+    slots, lock = Slots(3), threading.Lock()
+    inside, most = 0, 0
+
+    def work(_: int) -> None:
+        nonlocal inside, most
+        with slots:
+            with lock:
+                inside += 1
+                most = max(most, inside)
+            time.sleep(0.001)
+            with lock:
+                inside -= 1
+
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(work, range(60)))
+    assert (most, inside) == (3, 0)
