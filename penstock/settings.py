@@ -134,6 +134,24 @@ class Settings(_Section):
         description="Database address; empty: SQLite in the home folder",
     )
     raw_folder: Path | None = Field(None, description="Folder of raw bytes; empty: the home folder")
+    raw_store: str | None = Field(
+        None,
+        pattern=r"^s3://[^/]+",
+        description="Bucket of raw bytes, as s3://bucket/prefix; empty: the raw folder",
+    )
+    s3_endpoint_url: str | None = Field(
+        None, description="A server that speaks S3 (MinIO, …); empty: AWS"
+    )
+    s3_region: str | None = Field(None, description="Region of buckets; empty: as AWS tools find it")
+    s3_access_key_id: SecretStr | None = Field(
+        None, description="Key of the S3 account; empty: as AWS tools find it"
+    )
+    s3_secret_access_key: SecretStr | None = Field(
+        None, description="Secret of the S3 account; empty: as AWS tools find it"
+    )
+    s3_session_token: SecretStr | None = Field(
+        None, description="Session of a temporary S3 key; empty: none"
+    )
     redis_url: SecretStr | None = Field(
         None, validation_alias="REDIS_URL", description="Redis or Valkey; empty: none"
     )
@@ -166,6 +184,11 @@ class Settings(_Section):
         False, description="Let the crawler reach private and loopback addresses"
     )
     crawl_delay_seconds: float = Field(0.5, ge=0, description="Pause between requests to one host")
+    crawl_concurrency: Count = Field(4, description="Requests under way at once to one host")
+    crawl_threads: Count = Field(8, description="Requests under way at once to all hosts")
+    crawl_contact: str | None = Field(
+        None, description="Address or URL in the User-Agent, where site owners reach whoever crawls"
+    )
     extractors: Names = Field(
         (), description="Modules or .py files with own text extractors, separated by commas"
     )

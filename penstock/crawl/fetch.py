@@ -82,6 +82,8 @@ class Fetcher:
         if listed.path is not None:
             content = read_file(listed.path, self._max_bytes)
             return Fetched(content, None, None, None, listed.url)
+        if listed.content is not None:
+            return Fetched(listed.content, listed.media_type, None, None, listed.url)
         answer = self._request(listed.url, _conditions(marks or Marks()))
         return NotModified() if answer.status == _NOT_MODIFIED else _fetched(answer)
 

@@ -1,7 +1,7 @@
 """What a source is made of: listings stream the documents they find, one at a time."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -17,6 +17,10 @@ class Listed:
     title: str | None = None
     path: Path | None = None
     """Set for local files only."""
+    content: bytes | None = field(default=None, repr=False)
+    """Set where the listing itself holds the document, as job boards do."""
+    media_type: str | None = None
+    """What `content` is."""
 
 
 class Listing(Protocol):

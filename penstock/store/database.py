@@ -3,9 +3,9 @@
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module
@@ -37,6 +37,27 @@ class Tx:
 
     connection: sa.Connection
     now: datetime
+    _last: dict[Callable[["Tx", list[Any]], None], list[Any]] = field(default_factory=dict)
+    _afterwards: dict[Callable[[list[Any]], None], list[Any]] = field(default_factory=dict)
+
+    def last(self, write: Callable[["Tx", list[Any]], None], things: Iterable[Any]) -> None:
+        """Have these written right before the commit, all that one writer is given together."""
+        self._last.setdefault(write, []).extend(things)
+
+    def afterwards(self, tell: Callable[[list[Any]], None], news: Iterable[Any]) -> None:
+        """Have this told once it is committed, all that one listener is given together.
+
+        What is committed cannot fail any more, so a listener must not raise.
+        """
+        self._afterwards.setdefault(tell, []).extend(news)
+
+    def write_last(self) -> None:
+        for write, things in self._last.items():
+            write(self, things)
+
+    def tell_afterwards(self) -> None:
+        for tell, news in self._afterwards.items():
+            tell(news)
 
     def execute(self, statement: sa.Executable, rows: Any = None) -> sa.CursorResult[Any]:
         return self.connection.execute(statement, rows)
@@ -72,7 +93,10 @@ class Database:
         with _explained(self.url), self._writer, self.engine.connect() as plain:
             connection = plain.execution_options(penstock_write=True)
             with connection.begin():
-                yield Tx(connection, self._clock(connection))
+                tx = Tx(connection, self._clock(connection))
+                yield tx
+                tx.write_last()
+        tx.tell_afterwards()
 
     def close(self) -> None:
         self.engine.dispose()

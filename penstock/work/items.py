@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -56,6 +57,7 @@ class WorkItem:
     attempts: int
     rescues: int
     payload: Mapping[str, Any]
+    enqueued_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

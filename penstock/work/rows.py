@@ -50,6 +50,7 @@ def item_columns() -> list[sa.ColumnElement[Any]]:
         c.attempts,
         c.rescues,
         c.payload,
+        c.created_at,
     ]
 
 
@@ -64,6 +65,7 @@ def item_from(row: sa.Row[Any]) -> WorkItem:
         attempts=row.attempts,
         rescues=row.rescues,
         payload=row.payload,
+        enqueued_at=row.created_at,
     )
 
 
