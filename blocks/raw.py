@@ -19,7 +19,8 @@ class LocalRawFolder(ConfigurationPart):
     path: Path = Field(description="The folder; it is made when it does not exist")
 
     def overrides(self) -> dict[str, Any]:
-        return {"raw_folder": self.path}
+        # A bucket in the environment would win over the folder.
+        return {"raw_folder": self.path, "raw_store": None}
 
     def get_client(self) -> LocalRawStore:
         return LocalRawStore(self.path)

@@ -49,6 +49,14 @@ def escape_part(text: str) -> str:
     return escaped or "~"
 
 
+def require_raw_key(key: str) -> None:
+    """Refuse what `raw_key` cannot have made: it might lie outside the store."""
+    parts = key.split("/")
+    if parts[0] != "raw" or any(part in {"", ".", ".."} for part in parts):
+        message = f"{key!r} is not a key of the raw store"
+        raise DocumentFault(ErrorClass.UNAVAILABLE, message)
+
+
 class LocalRawStore:
     """A raw store in a local folder."""
 
@@ -88,10 +96,7 @@ class LocalRawStore:
         _remove_if_empty(path.parent)
 
     def _path(self, key: str) -> Path:
-        parts = key.split("/")
-        if parts[0] != "raw" or any(part in {"", ".", ".."} for part in parts):
-            message = f"{key!r} is not a key of the raw store"
-            raise DocumentFault(ErrorClass.UNAVAILABLE, message)
+        require_raw_key(key)
         return self._root / key
 
 

@@ -14,6 +14,7 @@ from blocks import (
     LocalRawFolder,
     PenstockDatabase,
     RedisServer,
+    S3RawBucket,
     TextEmbedder,
 )
 from blocks.part import ConfigurationPart
@@ -22,6 +23,10 @@ from penstock.settings import load_settings
 EXAMPLES: dict[type[ConfigurationPart], dict[str, Any]] = {
     PenstockDatabase: {"dsn": "postgresql://user:hidden@host/db"},
     LocalRawFolder: {"path": Path("raw")},
+    S3RawBucket: {
+        "bucket_path": "mills/raw",
+        "credentials": {"minio_root_user": "user", "minio_root_password": "hidden"},
+    },
     GroqModels: {"api_key": "hidden"},
     RedisServer: {"url": "redis://:hidden@host:6379/0"},
     TextEmbedder: {"backend": "hash"},

@@ -1,14 +1,17 @@
 import gzip
+import json
+from typing import Any
 
 import pytest
 
 from penstock.crawl import site
 from penstock.crawl.fetch import Fetcher
-from penstock.crawl.link import page_links
+from penstock.crawl.link import Link, page_links
+from penstock.crawl.listing import Listed
 from penstock.crawl.site import SiteListing
 from penstock.crawl.sitemap import Sitemap, SitemapError, parse_sitemap
 from penstock.crawl.url import is_below, normalise_url
-from penstock.errors import ListingFailed
+from penstock.errors import ListingFailed, UsageError
 
 from .scripted import Reply, ScriptedServer
 
@@ -25,8 +28,8 @@ def index(*locations: str) -> str:
     return f"<sitemapindex {NAMESPACE}>{entries}</sitemapindex>"
 
 
-def pages(fetcher: Fetcher, url: str) -> list[str]:
-    return [listed.external_id for listed in SiteListing(url, fetcher).list()]
+def pages(fetcher: Fetcher, url: str, link_pattern: str | None = None) -> list[str]:
+    return [listed.external_id for listed in SiteListing(url, fetcher, link_pattern).list()]
 
 
 def test_a_sitemap_lists_its_pages_once(server: ScriptedServer, fetcher: Fetcher) -> None:
@@ -219,4 +222,133 @@ def test_a_part_of_a_site_is_told_by_its_path(url: str, start: str, below: bool)
 
 def test_links_are_read_against_the_base_of_the_page() -> None:
     html = b'<base href="/deep/"><a href="x">x</a><a>no</a>'
-    assert list(page_links(html, None, "http://a.test/")) == ["http://a.test/deep/x"]
+    assert page_links(html, None, "http://a.test/") == [Link("http://a.test/deep/x", "x")]
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ("<a href=x>\n Senior <b>Miller</b>\t(m/f) </a>", "Senior Miller (m/f)"),
+        ("<a href=x><h3>Miller</h3><p>Ulm</p></a>", "Miller Ulm"),
+        (
+            "<a href=x><img src=i></a> <a href=x>Miller in Ulm</a> <a href=x>Apply</a>",
+            "Miller in Ulm",
+        ),
+        ("<a href=x><img src=i></a>", None),
+        ("<a href=x>M\u00fcller \U0001f3a1\u200b\u0007</a>", "M\u00fcller \U0001f3a1"),
+        (f"<a href=x>{'word ' * 100}</a>", ("word " * 60).strip()),
+    ],
+)
+def test_links_come_with_their_text(html: str, text: str | None) -> None:
+    assert page_links(html.encode(), None, "http://a.test/") == [Link("http://a.test/x", text)]
+
+
+def test_text_in_an_encoding_that_is_not_understood_is_no_text() -> None:
+    html = "<a href=x>M\u00fcller</a>".encode("iso-8859-1")
+    assert page_links(html, "text/html", "http://a.test/") == [Link("http://a.test/x")]
+
+
+def test_pages_found_as_links_are_called_as_the_links_are(
+    server: ScriptedServer, fetcher: Fetcher
+) -> None:
+    start = server.page("/jobs/", '<a href="1">Senior\n Miller</a>')
+    assert list(SiteListing(start, fetcher).list()) == [
+        Listed(start, start),
+        Listed(f"{start}1", f"{start}1", "Senior Miller"),
+    ]
+
+
+def test_a_pattern_chooses_among_the_pages_of_a_sitemap(
+    server: ScriptedServer, fetcher: Fetcher
+) -> None:
+    u = server.url
+    start = server.page("/careers", '<a href="/jobs/9">linked</a>')
+    other = "http://other.test/jobs/3"
+    server.page("/sitemap.xml", urlset(f"{u}/careers", f"{u}/jobs/1", f"{u}/about", other))
+    assert pages(fetcher, start, "jobs/|careers") == [f"{u}/jobs/1", other]
+    assert pages(fetcher, f"{u}/sitemap.xml", r"/jobs/\d$") == [f"{u}/jobs/1", other]
+
+
+@pytest.mark.parametrize("sitemap", [None, "/about"])
+def test_a_pattern_chooses_among_the_links_where_no_sitemap_has_a_match(
+    server: ScriptedServer, fetcher: Fetcher, sitemap: str | None
+) -> None:
+    if sitemap is not None:
+        server.page("/sitemap.xml", urlset(server.url + sitemap))
+    links = ["/jobs/1", "http://other.test/jobs/2", "/about", "/jobs/", "mailto:jobs/x@a.test"]
+    start = server.page("/jobs/", "".join(f'<a href="{link}">to {link}</a>' for link in links))
+    assert list(SiteListing(start, fetcher, "/jobs/").list()) == [
+        Listed(f"{start}1", f"{start}1", "to /jobs/1"),
+        Listed(
+            "http://other.test/jobs/2", "http://other.test/jobs/2", "to http://other.test/jobs/2"
+        ),
+    ]
+
+
+def test_a_pattern_that_nothing_matches_lists_nothing(
+    server: ScriptedServer, fetcher: Fetcher
+) -> None:
+    assert pages(fetcher, server.page("/jobs/", '<a href="1">x</a>'), "vacancies") == []
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(", "[", "*", "(?P<x>a)(?P<x>b)", "a{99999999999}", "(" * 5000]
+)
+def test_a_pattern_that_is_none_is_named(fetcher: Fetcher, pattern: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        SiteListing("https://a.test/", fetcher, pattern)
+    assert repr(pattern) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("board", "ids"),
+    [
+        (
+            {"jobs": [{"id": 7, "title": "Miller", "absolute_url": "/jobs/7", "content": "x"}]},
+            ["7"],
+        ),
+        ([{"id": "u-1", "text": "Miller", "hostedUrl": "https://jobs.lever.co/a/u-1"}], ["u-1"]),
+        ({"jobs": [{"id": "u-2", "title": "M", "jobUrl": "/j"}], "apiVersion": "1"}, ["u-2"]),
+        ({"jobs": [], "meta": {"total": 0}}, []),
+    ],
+)
+def test_a_job_board_is_recognised_by_its_content(
+    server: ScriptedServer, fetcher: Fetcher, board: Any, ids: list[str]
+) -> None:
+    start = server.page("/api/jobs", json.dumps(board), "application/json")
+    found = list(SiteListing(start, fetcher).list())
+    assert [listed.external_id for listed in found] == ids
+    assert all(listed.content for listed in found)
+    assert len(server.requests_for("/api/jobs")) == 1
+
+
+def test_a_broken_job_board_is_not_taken_for_a_document(
+    server: ScriptedServer, fetcher: Fetcher
+) -> None:
+    jobs = [{"id": 7, "title": "Miller", "absolute_url": "/jobs/7"}, {"id": 8}]
+    start = server.page("/api/jobs", json.dumps({"jobs": jobs}), "application/json")
+    with pytest.raises(ListingFailed, match="job 2, with the id 8, has no title"):
+        pages(fetcher, start)
+
+
+def test_other_json_is_a_document(server: ScriptedServer, fetcher: Fetcher) -> None:
+    start = server.page("/cv.json", '{"name": "Ada", "jobs": ["Miller"]}', "application/json")
+    assert pages(fetcher, start) == [start]
+
+
+@pytest.mark.parametrize("path", ["/feed", "/feed.xml"])
+def test_a_feed_is_recognised_by_its_content(
+    server: ScriptedServer, fetcher: Fetcher, path: str
+) -> None:
+    items = "".join(f"<item><title>{n}</title><link>/{n}</link></item>" for n in ("a", "b"))
+    start = server.page(path, f"<rss><channel>{items}</channel></rss>", "application/rss+xml")
+    assert pages(fetcher, start) == [f"{server.url}/a", f"{server.url}/b"]
+    assert pages(fetcher, start, "/b$") == [f"{server.url}/b"]
+
+
+def test_a_broken_feed_is_not_taken_for_a_document(
+    server: ScriptedServer, fetcher: Fetcher
+) -> None:
+    start = server.page("/feed", "<rss><channel><item><link>/a</link></item>")
+    with pytest.raises(ListingFailed, match="no element found"):
+        pages(fetcher, start)

@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from penstock.crawl.fetch import Fetcher
-from penstock.crawl.source import recognise_source
+from penstock.crawl.site import SiteListing
+from penstock.crawl.source import KINDS, build_listing, recognise_source
 from penstock.crawl.urllist import UrlListListing
 from penstock.errors import ListingFailed, UsageError
 
@@ -87,3 +88,77 @@ def test_a_url_with_a_password_is_refused_without_repeating_it(fetcher: Fetcher)
     with pytest.raises(UsageError) as caught:
         recognise_source("https://me:hunter2@a.test/", fetcher)
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        ("https://boards.greenhouse.io/acme", "greenhouse"),
+        ("HTTPS://Job-Boards.EU.greenhouse.io/acme#jobs", "greenhouse"),
+        ("https://boards-api.greenhouse.io/v1/boards/acme/jobs?content=true", "greenhouse"),
+        ("https://jobs.lever.co/acme", "lever"),
+        ("https://api.eu.lever.co/v0/postings/acme?mode=json", "lever"),
+        ("https://jobs.ashbyhq.com/acme", "ashby"),
+        ("https://boards.greenhouse.io/acme/jobs/4012345", "site"),
+        ("https://acme.test/careers", "site"),
+    ],
+)
+def test_known_job_boards_are_told_by_their_address(
+    fetcher: Fetcher, source: str, kind: str
+) -> None:
+    listing = recognise_source(source, fetcher)
+    assert listing.kind == kind
+    # A run that is taken up again is told what its source is by the location alone.
+    assert kind_of(listing.location, fetcher) == kind
+
+
+@pytest.mark.parametrize("kind", ["site", "jobs", "greenhouse", "lever", "ashby", "feed"])
+def test_a_listing_of_the_web_is_built_by_its_kind(fetcher: Fetcher, kind: str) -> None:
+    listing = build_listing(kind, "HTTPS://Acme.TEST:443/jobs#all", fetcher)
+    assert (listing.kind, listing.location) == (kind, "https://acme.test/jobs")
+
+
+@pytest.mark.parametrize("kind", ["site", "jobs"])
+def test_a_site_is_built_with_its_link_pattern(fetcher: Fetcher, kind: str) -> None:
+    listing = build_listing(kind, "https://acme.test/", fetcher, link_pattern=r"/jobs/\d+")
+    assert isinstance(listing, SiteListing)
+    assert (listing.kind, listing.link_pattern) == (kind, r"/jobs/\d+")
+
+
+@pytest.mark.parametrize("kind", ["folder", "file", "url_list"])
+def test_a_local_listing_is_built_by_its_kind(fetcher: Fetcher, tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "file"
+    file.write_text("https://a.test/\n")
+    listing = build_listing(kind, str(tmp_path if kind == "folder" else file), fetcher)
+    assert listing.kind == kind
+    assert len(list(listing.list())) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "location", "pattern", "message"),
+    [
+        ("carrier_pigeon", "https://a.test/", None, "site, jobs, greenhouse, lever, ashby, feed"),
+        ("", "https://a.test/", None, "no source of kind"),
+        ("site", "/tmp", None, "not a valid URL"),
+        ("greenhouse", "acme", None, "not a valid URL"),
+        ("lever", "https://me:hunter2@a.test/", None, "user name or password"),
+        ("folder", "/no/such/place", None, "cannot use"),
+        ("folder", __file__, None, "is no folder"),
+        ("file", str(Path(__file__).parent), None, "is a folder"),
+        ("url_list", str(Path(__file__).parent), None, "is a folder"),
+        ("feed", "https://a.test/", "x", "link pattern is for"),
+        ("folder", "/tmp", "x", "link pattern is for"),
+        ("site", "https://a.test/", "(", "'\\('"),
+    ],
+)
+def test_a_listing_that_cannot_be_built_is_a_wrong_use(
+    fetcher: Fetcher, kind: str, location: str, pattern: str | None, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        build_listing(kind, location, fetcher, link_pattern=pattern)
+
+
+def test_every_kind_is_named_where_one_is_unknown(fetcher: Fetcher) -> None:
+    with pytest.raises(UsageError) as caught:
+        build_listing("pigeon", "https://a.test/", fetcher)
+    assert all(kind in str(caught.value) for kind in KINDS)
