@@ -1,15 +1,19 @@
 """A web site as a source: the pages of its sitemap, or a page and the links on it."""
 
+import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from penstock.crawl.boards.board import read_json
+from penstock.crawl.boards.registry import board_in
+from penstock.crawl.feed import FeedError, parse_feed
 from penstock.crawl.fetch import Fetched, Fetcher
 from penstock.crawl.link import page_links
 from penstock.crawl.listing import Listed
 from penstock.crawl.retry import HttpFault
 from penstock.crawl.sitemap import Sitemap, SitemapError, parse_sitemap
 from penstock.crawl.url import is_below, normalise_url, root_url
-from penstock.errors import DocumentFault, ErrorClass, ListingFailed
+from penstock.errors import DocumentFault, ErrorClass, ListingFailed, UsageError
 
 MAX_DEPTH = 3
 MAX_SITEMAPS = 1_000
@@ -19,12 +23,22 @@ _MISSING = frozenset({400, 404, 405, 406, 410})
 
 @dataclass(frozen=True, slots=True)
 class SiteListing:
-    """The pages at and below a URL, or all pages of the sitemap that the URL is."""
+    """The pages at and below a URL, or all that the sitemap, feed or job board at it names."""
 
     location: str
     """Normalised."""
     fetcher: Fetcher
-    kind: str = field(default="site", init=False)
+    link_pattern: str | None = None
+    """A regular expression, searched in URLs: what matches is listed wherever it is, nothing else
+    is, and the page at the location only names it."""
+    kind: str = "site"
+
+    def __post_init__(self) -> None:
+        try:
+            re.compile(self.link_pattern or "")
+        except (re.error, OverflowError, RecursionError) as error:
+            message = f"the link pattern {self.link_pattern!r} is not a regular expression: {error}"
+            raise UsageError(message) from error
 
     @property
     def name(self) -> str:
@@ -32,32 +46,56 @@ class SiteListing:
 
     def list(self) -> Iterator[Listed]:
         try:
-            yield from map(_listed, self._pages())
-        except (DocumentFault, SitemapError) as error:
+            yield from self._listed()
+        except (DocumentFault, SitemapError, FeedError) as error:
             raise ListingFailed(f"could not list {self.location}: {error}") from error
 
-    def _pages(self) -> Iterator[str]:
+    def _listed(self) -> Iterator[Listed]:
         start = self.fetcher.get(self.location)
+        named = self._named_by(start)
+        if named is not None:
+            yield from (listed for listed in named if self._matches(listed.url))
+        elif self.location.partition("?")[0].endswith((".xml", ".xml.gz")):
+            raise SitemapError("it is neither a sitemap nor a feed")
+        else:
+            yield from self._pages_around(start)
+
+    def _named_by(self, start: Fetched) -> Iterator[Listed] | None:
+        """What the start names when it is no page but a list; None when it is none."""
         sitemap = parse_sitemap(start.content)
         if sitemap is not None:
-            yield from _SitemapTree(self.fetcher).pages([(self.location, sitemap)])
-        elif self.location.partition("?")[0].endswith((".xml", ".xml.gz")):
-            raise SitemapError("it is not a sitemap")
-        else:
-            yield from self._pages_below(start)
+            return map(_page, _SitemapTree(self.fetcher).pages([(self.location, sitemap)]))
+        feed = parse_feed(start.content, start.final_url)
+        if feed is not None:
+            return feed.listed()
+        document = read_json(start.content)
+        board = board_in(document)
+        return board(self.location, self.fetcher).list_document(document) if board else None
 
-    def _pages_below(self, start: Fetched) -> Iterator[str]:
+    def _pages_around(self, start: Fetched) -> Iterator[Listed]:
         bases = (self.location, start.final_url)
         found = False
         for page in _SitemapTree(self.fetcher).pages(self._site_sitemaps()):
-            if any(is_below(page, base) for base in bases):
+            if self._belongs(page, bases):
                 found = True
-                yield page
+                yield _page(page)
         if not found:
-            yield self.location
-            links = page_links(start.content, start.media_type, start.final_url)
-            below = (link for link in links if any(is_below(link, base) for base in bases))
-            yield from (link for link in below if link not in bases)
+            yield from self._start_and_links(start, bases)
+
+    def _start_and_links(self, start: Fetched, bases: tuple[str, str]) -> Iterator[Listed]:
+        if self.link_pattern is None:
+            yield _page(self.location)
+        for link in page_links(start.content, start.media_type, start.final_url):
+            if link.url not in bases and self._belongs(link.url, bases):
+                yield Listed(link.url, link.url, link.text)
+
+    def _belongs(self, url: str, bases: tuple[str, str]) -> bool:
+        if self.link_pattern is None:
+            return any(is_below(url, base) for base in bases)
+        return url not in bases and self._matches(url)
+
+    def _matches(self, url: str) -> bool:
+        return self.link_pattern is None or re.search(self.link_pattern, url) is not None
 
     def _site_sitemaps(self) -> Iterator[tuple[str, Sitemap]]:
         named = list(filter(None, map(normalise_url, self.fetcher.sitemaps(self.location))))
@@ -129,5 +167,5 @@ class _SitemapTree:
         return sitemap
 
 
-def _listed(url: str) -> Listed:
+def _page(url: str) -> Listed:
     return Listed(url, url)

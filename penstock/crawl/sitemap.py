@@ -35,7 +35,8 @@ def parse_sitemap(content: bytes) -> Sitemap | None:
         parser.Parse(_unpacked(content), True)
     except _OtherContentError:
         return None
-    except expat.ExpatError as error:
+    except (expat.ExpatError, ValueError, LookupError) as error:
+        # The last two: an encoding that the parser does not know.
         if reader.root is None:
             return None
         raise SitemapError(str(error)) from error
