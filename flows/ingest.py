@@ -8,19 +8,15 @@ from prefect import flow, get_run_logger
 from prefect.runtime import flow_run
 
 from blocks.configuration import settings_with
-from flows.hooks import abort_cancelled_run
+from flows.hooks import abort_cancelled_run, settle_run
 from penstock.bootstrap import App, ensure_vector_index, open_app
-from penstock.crawl.listing import Listing
-from penstock.crawl.source import recognise_source
 from penstock.errors import ConfigurationError, ListingFailed, PenstockError, RunRefused, UsageError
 from penstock.pipeline.drain import Drain
-from penstock.runs.batches import in_batches
 from penstock.runs.lifecycle import (
     abort_run,
     begin_ingesting,
     close_listing,
     drop_run,
-    open_run,
     pause_run,
     read_run,
     renew_run,
@@ -28,10 +24,12 @@ from penstock.runs.lifecycle import (
     try_finalize,
 )
 from penstock.runs.report import RunReport, list_failures, report_run
-from penstock.runs.vocabulary import RunLease, RunStatus, SourceSpec
+from penstock.runs.vocabulary import RunLease, RunStatus
+from penstock.sources.definition import SourceSettings
 from tasks.admission import Arrivals, admit_documents
 from tasks.artifacts import ProgressArtifact, publish_summary
 from tasks.labels import tag_flow_run
+from tasks.loglines import shown_run_log
 from tasks.results import forget_old_results
 from tasks.steps import TaskSteps
 
@@ -46,6 +44,9 @@ def _run_name() -> str:
 @flow(
     name="ingest",
     flow_run_name=_run_name,
+    on_completion=[settle_run],
+    on_failure=[settle_run],
+    on_crashed=[settle_run],
     on_cancellation=[abort_cancelled_run],
     persist_result=False,
 )
@@ -54,22 +55,27 @@ def ingest(
     tenant: str = "default",
     profile: str | None = None,
     force: bool = False,
+    documents: list[str] | None = None,
     run_id: int | None = None,
     blocks: list[str] | None = None,
 ) -> dict[str, Any]:
     """Discover → fetch → work items → process until they are done → finalize.
 
     Args:
-        source: A folder, a file, a file of URLs, or the URL of a site or sitemap.
+        source: The name of a source, a folder, a file, a file of URLs, the URL of a site, sitemap,
+            feed or job board, or s3://bucket/prefix.
         tenant: Whose documents these are.
         profile: The fields to extract (resume, job_posting, document); empty: by content.
         force: Process documents again even if they are unchanged.
+        documents: Process these again even if they are unchanged (ids, URLs or node ids).
         run_id: Take up this recorded run instead of starting a new one.
         blocks: Saved configuration blocks that win over the environment, as `type/name`.
     """
     with open_app(settings_with(blocks or [])) as app:
-        run_id = run_id or _open(app, source, tenant, profile, force)
-        with _taken(app, run_id) as lease, app.heart() as heart:
+        run_id = run_id or _open(
+            app, source, tenant, profile=profile, force=force, documents=documents or []
+        )
+        with shown_run_log(), _taken(app, run_id) as lease, app.heart() as heart:
             heart.keep(lambda tx: renew_run(tx, lease, app.settings.lease_seconds))
             tag_flow_run(f"tenant:{lease.run.tenant_id}", f"source:{lease.run.source_name}")
             progress = ProgressArtifact(run_id)
@@ -90,12 +96,10 @@ def ingest(
         return _conclude(app, report)
 
 
-def _open(app: App, source: str | None, tenant: str, profile: str | None, force: bool) -> int:
+def _open(app: App, source: str | None, tenant: str, **wanted: Any) -> int:
     if not source:
         raise UsageError("name a source to ingest, or the run_id of a run to take up")
-    listing = recognise_source(source, app.fetcher)
-    spec = SourceSpec(tenant, listing.name, listing.kind, listing.location)
-    return open_run(app.database, spec, profile=profile, force=force).id
+    return app.open_run(source, tenant, **wanted).id
 
 
 @contextmanager
@@ -123,11 +127,12 @@ def _taken(app: App, run_id: int) -> Iterator[RunLease]:
 def _admit_all(app: App, lease: RunLease, drain: Drain, show_progress: Any) -> None:
     """Bring in every document the source lists, a batch at a time."""
     begin_ingesting(app.database, lease, flow_run.get_id())
-    admission = app.admission(lease)
+    run, admission = lease.run, app.admission(lease)
     try:
-        listing = _listing(app, lease)
-        for batch in in_batches(listing.list(), app.arrival_size(listing)):
-            admit_documents(Arrivals(admission, lease, batch))
+        settings = SourceSettings.model_validate(run.settings)
+        listing = app.sources.listing(run.source_kind, run.location, settings)
+        for batch in admission.bring(listing.list()):
+            admit_documents(Arrivals(admission, batch))
             drain.wake()
             drain.check()
             show_progress()
@@ -135,19 +140,6 @@ def _admit_all(app: App, lease: RunLease, drain: Drain, show_progress: Any) -> N
         close_listing(app.database, lease, error=str(failure))
     else:
         close_listing(app.database, lease)
-
-
-def _listing(app: App, lease: RunLease) -> Listing:
-    """The run's source, as it is now; one that has gone or changed its kind cannot be listed."""
-    run = lease.run
-    try:
-        listing = recognise_source(run.location, app.fetcher)
-    except UsageError as error:
-        raise ListingFailed(str(error)) from error
-    if listing.kind != run.source_kind:
-        kinds = f"a {listing.kind}, no longer like a {run.source_kind}"
-        raise ListingFailed(f"{run.location} looks like {kinds}: mend it")
-    return listing
 
 
 def _report(app: App, run_id: int) -> RunReport:

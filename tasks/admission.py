@@ -1,37 +1,35 @@
-"""Letting listed documents into a run, one task run a batch. It writes, so it is never cached."""
+"""Letting fetched documents into a run, one task run a batch. It writes, so it is never cached."""
 
 from collections.abc import Sequence
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from penstock.crawl.listing import Listed
 from penstock.runs.admission import Admission
-from penstock.runs.vocabulary import RunLease
+from penstock.runs.arrived import Arrived
 from tasks.policy import RETRIES, RETRY_DELAY_SECONDS, is_transient
 
 
 class Arrivals:
-    """Listed documents of one run on their way in (a plain class: see `tasks.batch.Batch`)."""
+    """Documents of one run at its gate (a plain class: see `tasks.batch.Batch`)."""
 
-    def __init__(self, admission: Admission, lease: RunLease, listed: Sequence[Listed]) -> None:
+    def __init__(self, admission: Admission, arrived: Sequence[Arrived]) -> None:
         self.admission = admission
-        self.lease = lease
-        self.listed = listed
+        self.arrived = arrived
 
     def __str__(self) -> str:
-        return f"run {self.lease.run.id}, {len(self.listed)} documents"
+        return f"run {self.admission.lease.run.id}, {len(self.arrived)} documents"
 
 
 @task(
-    name="fetch",
-    task_run_name="fetch {arrivals}",
+    name="admit",
+    task_run_name="admit {arrivals}",
     cache_policy=NO_CACHE,
     retries=RETRIES,
     retry_delay_seconds=RETRY_DELAY_SECONDS,
     retry_condition_fn=is_transient,
 )
 def admit_documents(arrivals: Arrivals) -> int:
-    """Fetch, compare with what is known, store raw bytes, record the work."""
-    arrivals.admission.admit(arrivals.lease, arrivals.listed)
-    return len(arrivals.listed)
+    """Record what came in, and the work it needs."""
+    arrivals.admission.record(arrivals.arrived)
+    return len(arrivals.arrived)

@@ -57,8 +57,9 @@ def _ingest_both(settings: Settings) -> dict[str, IngestResult]:
     port_file = settings.home / "demo" / "site-port"
     port_file.parent.mkdir(parents=True, exist_ok=True)
     with DemoSite(CORPUS / "site", port_file) as site:
-        postings = run_ingest(settings, site.url, settings.tenant, "job_posting", False)
-    resumes = run_ingest(settings, str(CORPUS / "resumes"), settings.tenant, "resume", False)
+        postings = run_ingest(settings, site.url, settings.tenant, profile="job_posting")
+    folder = str(CORPUS / "resumes")
+    resumes = run_ingest(settings, folder, settings.tenant, profile="resume")
     return {"careers site": postings, "résumés": resumes}
 
 

@@ -1,26 +1,32 @@
 """`penstock ingest`: one source, from its listing to searchable records."""
 
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
-from entrypoints.cli.output import Json, Tenant, console, print_error, print_json, print_table
+from entrypoints.cli.output import Json, Tenant, console, print_error, print_json
+from entrypoints.cli.runs import print_failures
 from penstock.bootstrap import App, open_app
 from penstock.errors import PenstockError, RunRefused, UsageError
 from penstock.runs.lifecycle import read_run
-from penstock.runs.report import RunReport, list_failures, report_run
+from penstock.runs.report import RunReport, group_failures, report_run
 from penstock.runs.vocabulary import DocumentStatus, Run, RunStatus
 from penstock.settings import Settings, load_settings
 
-FAILURES_SHOWN = 20
-
 
 def ingest(
-    source: Annotated[
-        str, typer.Argument(help="A folder, a file, a file of URLs, or the URL of a site.")
-    ],
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SOURCE…",
+            help="The name of a source, a folder, a file, a file of URLs, the URL of a site, "
+            "sitemap, feed or job board, or s3://bucket/prefix.",
+        ),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every source of the tenant.")] = False,
     tenant: Tenant = None,
     profile: Annotated[
         str | None,
@@ -29,25 +35,63 @@ def ingest(
     force: Annotated[
         bool, typer.Option("--force", help="Process unchanged documents too.")
     ] = False,
+    force_document: Annotated[
+        list[str] | None,
+        typer.Option(help="Process this one although unchanged (id, URL or node id)."),
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 1 if any document failed.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Crawl, extract, embed and index a source. Unchanged documents are skipped."""
-    try:
-        settings = load_settings()
-        result = run_ingest(settings, source, tenant or settings.tenant, profile, force)
-    except PenstockError as error:
-        if not json:
-            raise
-        print_json(_not_run(error))
-        raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None
+    """Crawl, extract, embed and index sources. Unchanged documents are skipped."""
+    settings = load_settings()
+    tenant_id = tenant or settings.tenant
+    wanted = {"profile": profile, "force": force, "documents": force_document or []}
+    ends = [
+        _ingest_one(settings, source, tenant_id, wanted, strict, json)
+        for source in _named(settings, sources or [], every, tenant_id)
+    ]
     if json:
-        print_json(result.as_json())
-    else:
+        found = [end.shown for end in ends]
+        print_json(found if every or len(ends) > 1 else found[0])
+    raise typer.Exit(max(end.code for end in ends))
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """How one of several sources ended: one that fails leaves the others alone."""
+
+    code: int
+    shown: dict[str, Any]
+
+
+def _named(settings: Settings, sources: list[str], every: bool, tenant_id: str) -> list[str]:
+    from penstock.sources.catalogue import list_sources
+
+    if every == bool(sources):
+        raise UsageError("name one or more sources to ingest, or --all of them")
+    if sources:
+        return sources
+    with open_app(settings) as app, app.database.read() as tx:
+        found = [source.name for source in list_sources(tx, tenant_id)]
+    if not found:
+        raise UsageError("there are no sources yet: penstock source add NAME LOCATION")
+    return found
+
+
+def _ingest_one(
+    settings: Settings, source: str, tenant_id: str, wanted: Any, strict: bool, quiet: bool
+) -> _End:
+    try:
+        result = run_ingest(settings, source, tenant_id, **wanted)
+    except PenstockError as error:
+        if not quiet:
+            print_error(str(error))
+        return _End(2 if isinstance(error, UsageError) else 1, _not_run(error))
+    if not quiet:
         print_result(settings, result)
-    raise typer.Exit(result.exit_code(strict))
+    return _End(result.exit_code(strict), result.as_json())
 
 
 def resume(
@@ -99,11 +143,18 @@ class IngestResult:
 
 
 def run_ingest(
-    settings: Settings, source: str, tenant: str, profile: str | None, force: bool
+    settings: Settings,
+    source: str,
+    tenant: str,
+    *,
+    profile: str | None = None,
+    force: bool = False,
+    documents: Sequence[str] = (),
 ) -> IngestResult:
     """Record a run, have the flow do it, and report what became of it."""
     with open_app(settings) as app:
-        return _drive(settings, app, _open_run(app, source, tenant, profile, force))
+        run = app.open_run(source, tenant, profile=profile, force=force, documents=documents)
+        return _drive(settings, app, run)
 
 
 def _drive(settings: Settings, app: App, run: Run) -> IngestResult:
@@ -140,21 +191,6 @@ def print_result(settings: Settings, result: IngestResult) -> None:
         print_error(result.problem)
 
 
-def _open_run(app: App, source: str, tenant: str, profile: str | None, force: bool) -> Run:
-    from penstock.crawl.source import recognise_source
-    from penstock.llm.own_profiles import load_own_profiles
-    from penstock.llm.profiles import profile_named
-    from penstock.runs.lifecycle import open_run
-    from penstock.runs.vocabulary import SourceSpec
-
-    load_own_profiles(app.settings.extraction.profiles)
-    if profile is not None:
-        profile_named(profile)
-    listing = recognise_source(source, app.fetcher)
-    spec = SourceSpec(tenant, listing.name, listing.kind, listing.location)
-    return open_run(app.database, spec, profile=profile, force=force)
-
-
 def _run_flow(run: Run) -> None:
     from entrypoints.cli.local_prefect import watched_by_a_person
     from flows.ingest import ingest as ingest_flow
@@ -188,12 +224,8 @@ def _print_failures(settings: Settings, report: RunReport) -> None:
     if not report.counts[DocumentStatus.ERROR]:
         return
     with open_app(settings) as app, app.database.read() as tx:
-        failures = list_failures(tx, report.run.id)
-    rows = [(line.external_id, line.error_class, line.reason) for line in failures]
-    print_table(("document", "class", "reason"), rows[:FAILURES_SHOWN], title="failed documents")
-    if len(failures) > FAILURES_SHOWN:
-        more = len(failures) - FAILURES_SHOWN
-        console.print(f"… and {more} more: penstock run {report.run.id}", highlight=False)
+        print_failures(group_failures(tx, report.run.id))
+    console.print(f"all of them: penstock run {report.run.id}", highlight=False)
 
 
 def _not_run(error: PenstockError) -> dict[str, Any]:

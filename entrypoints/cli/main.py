@@ -10,10 +10,12 @@ from entrypoints.cli import (
     demo,
     doctor,
     ingest,
+    logs,
     nodes,
     runs,
     search,
     servers,
+    sources,
     status,
     worker,
 )
@@ -36,6 +38,8 @@ app.command("show")(nodes.show)
 app.command("nodes")(nodes.nodes)
 app.add_typer(runs.app, name="runs")
 app.command("run")(runs.run)
+app.command("logs")(logs.logs)
+app.add_typer(sources.app, name="source")
 app.command("worker")(worker.worker)
 app.command("status")(status.status)
 app.command("config")(config.config)

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from entrypoints.cli.output import errors
 from penstock.documents import Stage
 from penstock.errors import PenstockError
+from penstock.runs.lifecycle import read_run
 from penstock.runs.report import RunReport, report_run
 from penstock.runs.vocabulary import DocumentStatus
 from penstock.store.database import Database
@@ -32,18 +33,30 @@ def shown_progress(database: Database, run_id: int, label: str) -> Iterator[None
         watcher.join()
 
 
+def watch_progress(database: Database, run_id: int, label: str) -> None:
+    """Show the progress of somebody else's run until it ends."""
+    with shown_progress(database, run_id, label):
+        while True:
+            with database.read() as tx:
+                if not read_run(tx, run_id).status.active:
+                    return
+            time.sleep(LOOK_SECONDS)
+
+
 def _show_bars(database: Database, run_id: int, label: str, over: threading.Event) -> None:
     columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=errors) as progress:
-        documents = progress.add_task(label, total=None)
-        bars = {stage: progress.add_task(f"  {stage}", total=None) for stage in Stage}
+    clock = (TimeElapsedColumn(), TextColumn("{task.fields[left]}"))
+    with Progress(*columns, *clock, console=errors) as progress:
+        documents = progress.add_task(label, total=None, left="")
+        bars = {stage: progress.add_task(f"  {stage}", total=None, left="") for stage in Stage}
         while True:
             last = over.is_set()
             report = _look(database, run_id)
             if report is not None:
                 pending = report.counts[DocumentStatus.PENDING]
                 done = report.documents - pending
-                progress.update(documents, total=report.documents, completed=done)
+                left = "" if report.eta_seconds is None else f"{report.eta_seconds:.0f} s left"
+                progress.update(documents, total=report.documents, completed=done, left=left)
                 for stage, bar in bars.items():
                     items = report.stages[stage]
                     total = items.total or (0 if last else None)
@@ -60,7 +73,9 @@ def _show_lines(database: Database, run_id: int, label: str, over: threading.Eve
         if report is not None:
             done = report.documents - report.counts[DocumentStatus.PENDING]
             seconds = time.monotonic() - started
-            errors.print(f"{label}: {done} of {report.documents} documents, {seconds:.0f} s")
+            left = "" if report.eta_seconds is None else f", {report.eta_seconds:.0f} s left"
+            shown = f"{done} of {report.documents} documents, {seconds:.0f} s{left}"
+            errors.print(f"{label}: {shown}", highlight=False)
 
 
 def _look(database: Database, run_id: int) -> RunReport | None:

@@ -15,7 +15,7 @@ from penstock.llm.cleaning import Caps
 from penstock.llm.extractor import INPUT_CUT, Outcome, Question, cut_text, prepare_question
 from penstock.llm.ledger import Ledger
 from penstock.llm.prices import Price, cost_of
-from penstock.llm.trouble import CallFailed, ModelGone, MustWait, TooLong
+from penstock.llm.trouble import CallFailed, ModelGone, MustWait, NotWanted, TooLong
 
 log = logging.getLogger(__name__)
 ACCEPTED = "accepted"
@@ -122,6 +122,8 @@ class ModelChain:
             found = self._try_models(request, tried)
         except MustWait as wait:
             return Fault(ErrorClass.RATE_LIMITED, str(wait), wait.seconds)
+        except NotWanted as ended:
+            return Fault(ErrorClass.UNAVAILABLE, str(ended))
         if found is not None:
             self._ledger.keep(request, found)
             return found

@@ -13,8 +13,9 @@ class Ledger(Protocol):
     def spending(
         self, request: ExtractionRequest, about_usd: float
     ) -> AbstractContextManager[None]:
-        """Around a call that will cost about so much; raises BudgetSpent instead of entering when
-        this document's run, with its calls under way, may cost no more."""
+        """Around a call that will cost about so much. Instead of entering it raises BudgetSpent
+        when this document's run, with its calls under way, may cost no more, and NotWanted when
+        that run has ended."""
 
     def record(self, request: ExtractionRequest, call: ModelCall) -> None: ...
 

@@ -5,6 +5,7 @@ Trouble
 ├── TooLong        the question is larger than the endpoint takes
 ├── MustWait       the endpoint asks to wait: nobody's fault
 │   └── EndpointDown   it has not answered for a while: nobody's fault either
+├── NotWanted      nobody waits for an answer any more: no call was made
 └── CallFailed     this call failed; another model, or a later attempt, may do better
 """
 
@@ -30,6 +31,10 @@ class MustWait(Trouble):
 
 
 class EndpointDown(MustWait):
+    pass
+
+
+class NotWanted(Trouble):
     pass
 
 

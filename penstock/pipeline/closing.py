@@ -7,8 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from penstock.documents import Stage
-from penstock.events.record import Event, EventStage, record
 from penstock.pipeline.batches import update_nodes
+from penstock.pipeline.telling import message_of
 from penstock.runs.vocabulary import DocumentStatus
 from penstock.store.database import Tx
 from penstock.store.schema import nodes, run_documents
@@ -20,11 +20,6 @@ FAILED = "failed"
 # Whoever asked for the work may want no more than this stage and those before it.
 LAST_STAGE = "last_stage"
 
-_EVENT_STAGE: dict[Stage, EventStage] = {
-    Stage.TEXT: "TXT",
-    Stage.EXTRACT: "LLM",
-    Stage.EMBED: "EMB",
-}
 _DEAD_COLUMNS = {
     Stage.TEXT: ("extraction_status", "extraction_error"),
     Stage.EXTRACT: ("extraction_status", "extraction_error"),
@@ -54,7 +49,6 @@ def bury(tx: Tx, verdicts: Sequence[Verdict]) -> None:
         status, error = _DEAD_COLUMNS[verdict.item.stage]
         values = {status: "failed", error: verdict.fault.message, "updated_at": tx.now}
         tx.execute(sa.update(nodes).where(nodes.c.id == verdict.item.node_id).values(values))
-    record(tx, *[_dead_event(verdict) for verdict in verdicts])
 
 
 def close_failed(tx: Tx, verdicts: Sequence[Verdict]) -> None:
@@ -63,10 +57,7 @@ def close_failed(tx: Tx, verdicts: Sequence[Verdict]) -> None:
 
 
 def failure_of(verdict: Verdict) -> dict[str, str]:
-    # The line in the run names the document already.
-    name = verdict.item.payload.get("external_id", "")
-    message = verdict.fault.message.removeprefix(f"{name}: ")
-    return {"error_class": verdict.fault.kind, "message": message}
+    return {"error_class": verdict.fault.kind, "message": message_of(verdict)}
 
 
 def carry_failure(verdict: Verdict) -> WorkItem:
@@ -114,16 +105,3 @@ def _run_document(tx: Tx, item: WorkItem, failure: dict[str, str] | None) -> dic
         "b_reason": failed.get("message"),
         "b_now": tx.now,
     }
-
-
-def _dead_event(verdict: Verdict) -> Event:
-    item = verdict.item
-    name = item.payload.get("external_id", item.node_id)
-    return Event(
-        item.tenant_id,
-        _EVENT_STAGE[item.stage],
-        f"{name}: {verdict.fault.kind}: {failure_of(verdict)['message']}",
-        level="ERROR",
-        run_id=item.run_id,
-        node_id=item.node_id,
-    )

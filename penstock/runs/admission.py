@@ -1,109 +1,153 @@
-"""Lets a batch of listed documents into a run: fetch, compare, store raw bytes, record work."""
+"""Lets listed documents into a run: fetch, compare, store raw bytes, record work."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import sqlalchemy as sa
 
+from penstock.crawl.circuit import Circuit
 from penstock.crawl.duplicates import Duplicates
 from penstock.crawl.extension import extension_for
-from penstock.crawl.fetch import Fetched, Fetcher, Marks, NotModified
+from penstock.crawl.fetch import Fetched, Fetcher, NotModified
 from penstock.crawl.listing import Listed
 from penstock.crawl.rawstore import RawStore
-from penstock.crawl.simhash import to_signed
 from penstock.documents import Fault, Stage
 from penstock.errors import DocumentFault
 from penstock.events.record import Event, record
+from penstock.runs.arrivals import Crowd, arrive_in_line
+from penstock.runs.arrived import Arrived
 from penstock.runs.assessment import Assessment, Assessor, note_duplicate
+from penstock.runs.batches import in_batches
 from penstock.runs.known import KnownNode, find_known
 from penstock.runs.lifecycle import guard
-from penstock.runs.vocabulary import DocumentStatus, Run, RunLease
+from penstock.runs.vocabulary import DocumentStatus, RunLease
+from penstock.runs.watch import RunWatch
 from penstock.store.database import Database, Tx
-from penstock.store.identifiers import new_node_id
 from penstock.store.schema import nodes, run_documents, work_items
-from penstock.work.items import ACTIVE_STATUSES, NewItem
+from penstock.work.items import ACTIVE_STATUSES
 from penstock.work.queue import WorkQueue
 
 # Postgres cannot index much more than twice this.
 MAX_ID_BYTES = 1000
+# How many documents the threads are given in advance, for each of them.
+AHEAD_PER_THREAD = 8
+KNOWN_TOGETHER = 64
+_LOCAL_KINDS = frozenset({"folder", "file"})
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The gate between a listing and the work items."""
+    """The gate between the listing of one run and its work items."""
 
+    lease: RunLease
     database: Database
     queue: WorkQueue
     raw: RawStore
     fetcher: Fetcher
     assessor: Assessor
-    duplicates: Duplicates
-    fetchers: Executor
+    threads: Executor
+    thread_count: int
+    batch_size: int
+    watch: RunWatch
+    circuit: Circuit
+    duplicates: Duplicates = field(default_factory=Duplicates)
+    _seen: set[str] = field(default_factory=set)
 
-    def admit(self, lease: RunLease, listed: Sequence[Listed]) -> None:
+    def bring(self, listed: Iterable[Listed]) -> Iterator[list[Arrived]]:
+        """Fetch and assess what is listed, in batches that are ready to be recorded."""
+        documents = self._with_known(self._watched(listed))
+        if self.lease.run.source_kind in _LOCAL_KINDS:
+            return arrive_in_line(documents, self._bring_one, self.batch_size)
+        crowd = Crowd(self.threads, AHEAD_PER_THREAD * self.thread_count, self.batch_size)
+        return crowd.arrive(documents, self._bring_one)
+
+    def record(self, arrived: Sequence[Arrived]) -> None:
         """Record these documents in the run, with the work each of them needs."""
-        bounded = [_bounded(document) for document in listed]
-        unique = list({document.external_id: document for document in bounded}.values())
-        with self.database.read() as tx:
-            known = find_known(tx, lease.run.source_id, [d.external_id for d in unique])
-        assess = self._assess_one(lease, known)
-        # Threads wait for other hosts at the same time; for files they would only wait in line.
-        waits = any(document.path is None for document in unique)
-        assessed = self.fetchers.map(assess, unique) if waits else map(assess, unique)
-        noted = [note_duplicate(document, self.duplicates) for document in assessed]
-        stored = [self._store_raw(lease, document) for document in noted]
+        kept = [one for one in arrived if not one.assessed.left_out]
+        noted = [
+            replace(one, assessed=note_duplicate(one.assessed, self.duplicates)) for one in kept
+        ]
         with self.database.write() as tx:
-            guard(tx, lease)
-            self._record(tx, lease, stored)
+            guard(tx, self.lease)
+            self._record(tx, noted)
+            left_out = [one for one in arrived if one.assessed.left_out]
+            record(tx, *[one.event(self.lease.run, {}) for one in left_out])
 
-    def _assess_one(
-        self, lease: RunLease, known: dict[str, KnownNode]
-    ) -> Callable[[Listed], Assessment]:
-        def assess(listed: Listed) -> Assessment:
-            node = known.get(listed.external_id)
-            marks = node.marks if node is not None and not lease.run.force else None
-            return self.assessor.assess(listed, node, self._fetch(listed, marks))
+    def _watched(self, listed: Iterable[Listed]) -> Iterator[Listed]:
+        """Each document once, as long as the run is ours."""
+        for document in map(_bounded, listed):
+            self.watch.check()
+            if document.external_id not in self._seen:
+                self._seen.add(document.external_id)
+                yield document
 
-        return assess
+    def _with_known(self, listed: Iterator[Listed]) -> Iterator[tuple[Listed, KnownNode | None]]:
+        for batch in in_batches(listed, KNOWN_TOGETHER):
+            with self.database.read() as tx:
+                ids = [document.external_id for document in batch]
+                known = find_known(tx, self.lease.run.source_id, ids)
+            yield from ((document, known.get(document.external_id)) for document in batch)
 
-    def _fetch(self, listed: Listed, marks: Marks | None) -> Fetched | NotModified | Fault:
+    def _bring_one(self, document: tuple[Listed, KnownNode | None]) -> Arrived:
+        listed, known = document
+        self.watch.check()
+        return self._store_raw(self.assessor.assess(listed, known, self._fetch(listed, known)))
+
+    def _fetch(self, listed: Listed, known: KnownNode | None) -> Fetched | NotModified | Fault:
+        forced = self.assessor.forced.covers(listed, known)
+        marks = None if known is None or forced else known.marks
         try:
+            self.circuit.check()
             return self.fetcher.fetch(listed, marks)
         except DocumentFault as error:
+            if listed.path is None and not self.circuit.is_open and self.circuit.note(error):
+                self._tell_of_circuit()
             return Fault.of(error)
 
-    def _store_raw(self, lease: RunLease, assessed: Assessment) -> "_Stored":
+    def _tell_of_circuit(self) -> None:
+        run = self.lease.run
+        with self.database.write() as tx:
+            event = Event(
+                run.tenant_id,
+                "CRL",
+                self.circuit.reason,
+                level="ERROR",
+                run_id=run.id,
+                source=run.source_name,
+            )
+            record(tx, event)
+
+    def _store_raw(self, assessed: Assessment) -> Arrived:
         if assessed.stage is not Stage.TEXT:
-            return _Stored(assessed, None)
-        run, listed = lease.run, assessed.listed
-        extension = extension_for(
-            listed.path.name if listed.path else listed.url, assessed.media_type
-        )
+            return Arrived(assessed)
+        run, listed = self.lease.run, assessed.listed
+        name = listed.path.name if listed.path else listed.url
+        extension = extension_for(name, assessed.media_type)
         try:
             key = self.raw.put(
                 run.tenant_id, run.source_name, listed.external_id, assessed.content, extension
             )
         except DocumentFault as error:
             fault = Fault.of(error)
-            return _Stored(replace(assessed, stage=None, reason=fault.message, fault=fault), None)
-        return _Stored(replace(assessed, content=b""), key, size=len(assessed.content))
+            return Arrived(replace(assessed, stage=None, reason=fault.message, fault=fault))
+        return Arrived(replace(assessed, content=b""), key, size=len(assessed.content))
 
-    def _record(self, tx: Tx, lease: RunLease, stored: Sequence["_Stored"]) -> None:
-        ids = self._upsert_nodes(tx, lease, [s for s in stored if s.needs_node])
-        fresh = self._insert_run_documents(tx, lease, stored, ids)
-        to_do = [s for s in stored if s.assessed.stage and s.external_id in fresh]
-        self.queue.enqueue(tx, [s.new_item(lease, ids) for s in to_do], replace_active=True)
-        self._revive(tx, stored)
-        record(tx, *_events(lease, stored))
+    def _record(self, tx: Tx, arrived: Sequence[Arrived]) -> None:
+        run = self.lease.run
+        ids = self._upsert_nodes(tx, [one for one in arrived if one.needs_node])
+        fresh = self._insert_run_documents(tx, arrived, ids)
+        to_do = [one for one in arrived if one.assessed.stage and one.external_id in fresh]
+        self.queue.enqueue(tx, [one.new_item(run, ids) for one in to_do], replace_active=True)
+        self._revive(tx, arrived)
+        record(tx, *[one.event(run, ids) for one in arrived])
 
-    def _upsert_nodes(self, tx: Tx, lease: RunLease, stored: Sequence["_Stored"]) -> dict[str, str]:
+    def _upsert_nodes(self, tx: Tx, arrived: Sequence[Arrived]) -> dict[str, str]:
         """The node id of every document that has one; new nodes are made for those without."""
-        new = [s for s in stored if s.assessed.known is None]
-        rows = [_new_node(tx, lease, s) for s in new]
-        ids = {s.external_id: s.assessed.known.id for s in stored if s.assessed.known}
+        new = [one for one in arrived if one.assessed.known is None]
+        rows = [one.new_node(tx, self.lease.run) for one in new]
+        ids = {one.external_id: one.assessed.known.id for one in arrived if one.assessed.known}
         if rows:
             insert = tx.insert(nodes)
             # A crashed flow may have recorded them a moment ago; theirs win.
@@ -115,11 +159,11 @@ class Admission:
         return ids
 
     def _insert_run_documents(
-        self, tx: Tx, lease: RunLease, stored: Iterable["_Stored"], ids: dict[str, str]
+        self, tx: Tx, arrived: Sequence[Arrived], ids: dict[str, str]
     ) -> set[str]:
         """Record what came in. A document that this run already has, from before its flow was
         interrupted, is left as it is, unless it waits for work that no longer exists."""
-        rows = [s.run_document(tx, lease, ids) for s in stored]
+        rows = [one.run_document(tx, self.lease.run, ids) for one in arrived]
         if not rows:
             return set()
         insert = tx.insert(run_documents)
@@ -138,10 +182,9 @@ class Admission:
         returned = tx.execute(recorded.returning(run_documents.c.external_id), rows)
         return set(returned.scalars())
 
-    def _revive(self, tx: Tx, stored: Iterable["_Stored"]) -> None:
-        back = [
-            s.assessed.known.id for s in stored if s.assessed.known and s.assessed.known.expired
-        ]
+    def _revive(self, tx: Tx, arrived: Iterable[Arrived]) -> None:
+        known = [one.assessed.known for one in arrived if one.assessed.known]
+        back = [node.id for node in known if node.expired]
         if back:
             tx.execute(sa.update(nodes).where(nodes.c.id.in_(back)).values(expired_at=None))
 
@@ -154,100 +197,3 @@ def _bounded(document: Listed) -> Listed:
     digest = hashlib.sha256(raw).hexdigest()
     head = raw[: MAX_ID_BYTES // 2].decode("utf-8", "ignore")
     return replace(document, external_id=f"{head}~{digest}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """An assessed document whose raw bytes, if it needed them kept, are in the raw store."""
-
-    assessed: Assessment
-    raw_key: str | None
-    size: int = 0
-
-    @property
-    def external_id(self) -> str:
-        return self.assessed.listed.external_id
-
-    @property
-    def needs_node(self) -> bool:
-        return self.assessed.known is not None or self.assessed.stage is not None
-
-    @property
-    def status(self) -> DocumentStatus:
-        if self.assessed.fault is not None:
-            return DocumentStatus.ERROR
-        return DocumentStatus.SKIPPED if self.assessed.stage is None else DocumentStatus.PENDING
-
-    def new_item(self, lease: RunLease, ids: dict[str, str]) -> NewItem:
-        stage = self.assessed.stage
-        assert stage is not None, "only documents with something to do become work"
-        run = lease.run
-        return NewItem(
-            run.tenant_id,
-            ids[self.external_id],
-            stage,
-            run_id=run.id,
-            payload=self._payload(run),
-        )
-
-    def _payload(self, run: Run) -> dict[str, Any]:
-        marks = self.assessed.marks or Marks()
-        payload = {
-            "external_id": self.external_id,
-            "raw_key": self.raw_key,
-            "size": self.size,
-            "media_type": self.assessed.media_type,
-            "content_hash": marks.content_hash,
-            "simhash": None if marks.simhash is None else to_signed(marks.simhash),
-            "etag": marks.etag,
-            "last_modified": marks.last_modified,
-            "profile": run.profile,
-            "source": run.source_name,
-        }
-        return {name: value for name, value in payload.items() if value is not None}
-
-    def run_document(self, tx: Tx, lease: RunLease, ids: dict[str, str]) -> dict[str, Any]:
-        fault = self.assessed.fault
-        return {
-            "run_id": lease.run.id,
-            "external_id": self.external_id,
-            "node_id": ids.get(self.external_id),
-            "url": self.assessed.listed.url,
-            "status": self.status,
-            "change": self.assessed.change,
-            "reason": self.assessed.reason,
-            "error_class": fault.kind if fault else None,
-            "updated_at": tx.now,
-        }
-
-
-def _new_node(tx: Tx, lease: RunLease, stored: _Stored) -> dict[str, Any]:
-    listed = stored.assessed.listed
-    return {
-        "id": new_node_id(),
-        "tenant_id": lease.run.tenant_id,
-        "source_id": lease.run.source_id,
-        "external_id": listed.external_id,
-        "url": listed.url,
-        "title": listed.title,
-        "profile": lease.run.profile,
-        "metadata": {},
-        "fields": {},
-        "created_at": tx.now,
-        "updated_at": tx.now,
-    }
-
-
-def _events(lease: RunLease, stored: Sequence[_Stored]) -> list[Event]:
-    run = lease.run
-    failed = [s for s in stored if s.assessed.fault is not None]
-    return [
-        Event(
-            run.tenant_id,
-            "CRL",
-            f"{s.external_id}: {s.assessed.reason}",
-            level="ERROR",
-            run_id=run.id,
-        )
-        for s in failed
-    ]

@@ -13,6 +13,7 @@ from penstock.runs.vocabulary import Change
 from penstock.text.kinds import detect_media_type
 
 SAME_DISTANCE = 3
+POSTING = b"JobPosting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,22 @@ class Assessment:
     media_type: str | None = None
     marks: Marks | None = None
     """What will be committed as change marks if processing succeeds."""
+    left_out: bool = False
+    """It turned out not to be a document of this source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forced:
+    """What is processed although it is unchanged: everything, or documents by their names."""
+
+    everything: bool = False
+    names: frozenset[str] = frozenset()
+
+    def covers(self, listed: Listed, known: KnownNode | None) -> bool:
+        if self.everything:
+            return True
+        own = {listed.external_id, listed.url} | ({known.id} if known else set())
+        return not own.isdisjoint(self.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +54,9 @@ class Assessor:
     """Compares what was fetched with what is known."""
 
     current: Current
-    force: bool
+    forced: Forced = Forced()
+    only_postings: bool = False
+    """Pages of the source that offer no job are none of its documents."""
 
     def assess(
         self, listed: Listed, known: KnownNode | None, got: Fetched | NotModified | Fault
@@ -47,8 +66,11 @@ class Assessor:
             return Assessment(listed, known, change, reason=got.message, fault=got)
         if isinstance(got, NotModified):
             return self._unchanged(listed, known, "not modified")
+        if self.only_postings and POSTING not in got.content:
+            why = "left out: the page holds no JobPosting"
+            return Assessment(listed, known, Change.SAME, reason=why, left_out=True)
         content_hash = hashlib.sha256(got.content).hexdigest()
-        old = None if known is None or self.force else known.marks
+        old = None if known is None or self.forced.covers(listed, known) else known.marks
         if old is not None and old.content_hash == content_hash:
             return self._unchanged(listed, known, "same bytes")
         marks = _marks_of(listed, got, content_hash)

@@ -1,7 +1,10 @@
 """Documents that their source no longer lists. Called only when the whole listing succeeded."""
 
+from typing import Any
+
 import sqlalchemy as sa
 
+from penstock.events.record import Event, record
 from penstock.runs.vocabulary import Change, DocumentStatus, Run
 from penstock.store.database import Tx
 from penstock.store.schema import nodes, run_documents
@@ -32,4 +35,17 @@ def expire_missing(tx: Tx, run: Run) -> int:
     ]
     if rows:
         tx.execute(sa.insert(run_documents), rows)
+        record(tx, *[_event(run, row) for row in rows])
     return len(rows)
+
+
+def _event(run: Run, row: dict[str, Any]) -> Event:
+    return Event(
+        run.tenant_id,
+        "CRL",
+        f"expired: {row['reason']}",
+        run_id=run.id,
+        node_id=row["node_id"],
+        source=run.source_name,
+        document=row["external_id"],
+    )

@@ -1,7 +1,7 @@
 """Opening, taking, pausing, aborting and finalizing a run: each step guarded, each ending final."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -25,7 +25,14 @@ class RunGone(RunRefused):
     """The run was aborted, finished or taken by another flow: whoever held it stops here."""
 
 
-def open_run(database: Database, spec: SourceSpec, *, profile: str | None, force: bool) -> Run:
+def open_run(
+    database: Database,
+    spec: SourceSpec,
+    *,
+    profile: str | None,
+    force: bool,
+    forced: Sequence[str] = (),
+) -> Run:
     """Record a new run of this source, or take up the one that a crash or a pause left behind."""
     if profile is not None:
         profile_named(profile)
@@ -33,13 +40,15 @@ def open_run(database: Database, spec: SourceSpec, *, profile: str | None, force
         source_id = _ensure_source(tx, spec)
         _lock_source(tx, source_id)
         active = _active_run(tx, source_id)
+        wanted = {"profile": profile, "force": force, "forced": list(forced) or None}
         if active is None:
-            return _insert_run(tx, spec, source_id, profile, force)
+            return _insert_run(tx, spec, source_id, wanted)
         if active.lease_expires_at is None or active.lease_expires_at < tx.now:
             again = sa.update(runs).where(runs.c.id == active.id)
-            tx.execute(again.values(profile=profile, force=force))
-            record(tx, Event(spec.tenant_id, "ING", "taken up again", run_id=active.id))
-            return read_run(tx, active.id)
+            tx.execute(again.values(wanted))
+            run = read_run(tx, active.id)
+            record(tx, _event(run, "taken up again"))
+            return run
         raise RunRefused(
             f"run {active.id} of {spec.name} is {active.status} since "
             f"{active.created_at:%Y-%m-%d %H:%M:%S} UTC; wait for it (`penstock run {active.id}`) "
@@ -86,9 +95,14 @@ def renew_run(tx: Tx, lease: RunLease, lease_seconds: float) -> None:
 
 
 def guard(tx: Tx, lease: RunLease) -> None:
-    """Stop the transaction unless the run is still ours and active."""
-    held = sa.select(runs.c.id).where(_held(lease)).with_for_update()
-    if tx.execute(held).first() is None:
+    """Stop the transaction unless the run is still ours and active; nobody ends it meanwhile."""
+    tx.execute(sa.select(runs.c.id).where(_held(lease)).with_for_update())
+    guard_reading(tx, lease)
+
+
+def guard_reading(tx: Tx, lease: RunLease) -> None:
+    """Raise RunGone unless the run is still ours and active."""
+    if tx.execute(sa.select(runs.c.id).where(_held(lease))).first() is None:
         status = read_run(tx, lease.run.id).status
         raise RunGone(f"run {lease.run.id} is {status}, no longer ours to write to", lease.run.id)
 
@@ -104,11 +118,13 @@ def close_listing(database: Database, lease: RunLease, *, error: str | None = No
     with database.write() as tx:
         guard(tx, lease)
         if error is None:
-            expire_missing(tx, lease.run)
+            expired = expire_missing(tx, lease.run)
+            listed = sum(count_documents(tx, lease.run.id).values()) - expired
+            record(tx, _event(lease.run, f"listed: {listed} documents, {expired} gone"))
+        else:
+            record(tx, _event(lease.run, error, level="ERROR"))
         values = {"listed_at": tx.now, "error": error}
         tx.execute(sa.update(runs).where(runs.c.id == lease.run.id).values(values))
-        if error is not None:
-            record(tx, _event(lease.run, error, level="ERROR"))
 
 
 def pause_run(database: Database, lease: RunLease, reason: str) -> None:
@@ -131,6 +147,14 @@ def drop_run(database: Database, lease: RunLease, reason: str) -> None:
         dropped = sa.update(runs).where(_held(lease)).values(lease_expires_at=tx.now)
         tx.execute(dropped)
         record(tx, _event(lease.run, f"stopped: {reason}", level="ERROR"))
+
+
+def release_run(database: Database, run_id: int, flow_run_id: str) -> None:
+    """A flow run has ended without ending its run: whoever comes next need not wait for it."""
+    with database.write() as tx:
+        left = sa.and_(runs.c.id == run_id, runs.c.flow_run_id == flow_run_id, ACTIVE_RUN)
+        held = sa.and_(left, runs.c.lease_token.is_not(None))
+        tx.execute(sa.update(runs).where(held).values(lease_expires_at=tx.now))
 
 
 def abort_run(database: Database, queue: WorkQueue, run_id: int, *, reason: str) -> Run:
@@ -193,7 +217,7 @@ def active_run_of_flow(database: Database, flow_run_id: str) -> int | None:
 
 def select_runs() -> sa.Select[Any]:
     names = (sources.c.name.label("source_name"), sources.c.kind.label("source_kind"))
-    return sa.select(runs, *names, sources.c.location).join(sources)
+    return sa.select(runs, *names, sources.c.location, sources.c.settings).join(sources)
 
 
 def run_from(row: sa.Row[Any]) -> Run:
@@ -285,9 +309,8 @@ def _ensure_source(tx: Tx, spec: SourceSpec) -> int:
         "created_at": tx.now,
     }
     insert = tx.insert(sources).values(row)
-    known = insert.on_conflict_do_update(
-        index_elements=["tenant_id", "name"], set_={"location": insert.excluded.location}
-    )
+    back = {"location": insert.excluded.location, "removed_at": None}
+    known = insert.on_conflict_do_update(index_elements=["tenant_id", "name"], set_=back)
     found = tx.execute(known.returning(sources.c.id, sources.c.kind)).one()
     if found.kind != spec.kind:
         # Listed as something else it would seem to have lost all its documents.
@@ -307,20 +330,19 @@ def _active_run(tx: Tx, source_id: int) -> sa.Row[Any] | None:
     return tx.execute(sa.select(runs).where(runs.c.source_id == source_id, ACTIVE_RUN)).first()
 
 
-def _insert_run(tx: Tx, spec: SourceSpec, source_id: int, profile: str | None, force: bool) -> Run:
-    row = {
+def _insert_run(tx: Tx, spec: SourceSpec, source_id: int, wanted: dict[str, Any]) -> Run:
+    row = wanted | {
         "tenant_id": spec.tenant_id,
         "source_id": source_id,
-        "profile": profile,
-        "force": force,
         "status": RunStatus.PENDING,
         "created_at": tx.now,
         "lease_expires_at": tx.now + timedelta(seconds=PENDING_SECONDS),
     }
     run_id: int = tx.execute(sa.insert(runs).values(row).returning(runs.c.id)).scalar_one()
-    record(tx, Event(spec.tenant_id, "ING", f"run of {spec.name} recorded", run_id=run_id))
-    return read_run(tx, run_id)
+    run = read_run(tx, run_id)
+    record(tx, _event(run, f"run of {spec.name} recorded"))
+    return run
 
 
 def _event(run: Run, message: str, *, level: Any = "INFO") -> Event:
-    return Event(run.tenant_id, "ING", message, level=level, run_id=run.id)
+    return Event(run.tenant_id, "ING", message, level=level, run_id=run.id, source=run.source_name)

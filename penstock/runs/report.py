@@ -1,7 +1,9 @@
 """What a run has done so far, or did: the figures that people, artifacts and `--json` show."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 import sqlalchemy as sa
@@ -9,7 +11,7 @@ import sqlalchemy as sa
 from penstock.documents import Stage
 from penstock.runs.lifecycle import count_column, count_documents, read_run
 from penstock.runs.spending import Spending, run_spending
-from penstock.runs.vocabulary import DocumentStatus, Run
+from penstock.runs.vocabulary import Change, DocumentStatus, Run
 from penstock.store.database import Tx
 from penstock.store.schema import run_documents, runs, work_items
 from penstock.work.items import ItemStatus, Outcome
@@ -34,12 +36,23 @@ class RunReport:
     run: Run
     counts: dict[DocumentStatus, int]
     stages: dict[Stage, StageProgress]
+    changes: dict[Change, int]
     spending: Spending
     seconds: float
+    listed: bool
+    """Whether all its documents are known, so that one can say how much is left."""
 
     @property
     def documents(self) -> int:
         return sum(self.counts.values())
+
+    @property
+    def eta_seconds(self) -> float | None:
+        """How long the rest will take at the pace so far; None when nobody can tell."""
+        rate, pending = self.documents_per_second, self.counts[DocumentStatus.PENDING]
+        if not self.run.status.active or not self.listed or not rate:
+            return None
+        return round(pending / rate, 1)
 
     @property
     def documents_per_second(self) -> float:
@@ -58,6 +71,11 @@ class RunReport:
             "source": self.run.source_name,
             "tenant": self.run.tenant_id,
             "counts": {str(status): count for status, count in self.counts.items()},
+            "changes": {str(change): count for change, count in self.changes.items()},
+            "stages": {str(stage): asdict(done) for stage, done in self.stages.items()},
+            "sources": [self._source_line()],
+            "listed": self.listed,
+            "eta_seconds": self.eta_seconds,
             **self.spending.as_json(),
             "fallback_rate": round(self.fallback_rate, 4),
             "extractions": self.stages[Stage.EXTRACT].worked,
@@ -66,6 +84,16 @@ class RunReport:
             "documents_per_second": self.documents_per_second,
             "paused_reason": self.run.paused_reason,
             "error": self.run.error or self.run.paused_reason,
+        }
+
+    def _source_line(self) -> dict[str, Any]:
+        return {
+            "name": self.run.source_name,
+            "kind": self.run.source_kind,
+            "location": self.run.location,
+            "listed": self.listed,
+            "documents": self.documents,
+            "done": self.documents - self.counts[DocumentStatus.PENDING],
         }
 
 
@@ -82,6 +110,23 @@ class DocumentLine:
     error_class: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Documents of a run that failed for the same reason, with a few examples."""
+
+    error_class: str
+    documents: int
+    examples: tuple[DocumentLine, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        shown = [{"document": one.external_id, "reason": one.reason} for one in self.examples]
+        return {
+            "error_class": self.error_class,
+            "documents": self.documents,
+            "examples": shown,
+        }
+
+
 def report_run(tx: Tx, run_id: int, tenant_id: str | None = None) -> RunReport:
     """Everything about a run; for a finished one the counts are those it was finalized with."""
     run = read_run(tx, run_id, tenant_id)
@@ -90,8 +135,10 @@ def report_run(tx: Tx, run_id: int, tenant_id: str | None = None) -> RunReport:
         run=run,
         counts=count_documents(tx, run_id) if run.status.active else _final_counts(times),
         stages=_stages(tx, run_id),
+        changes=_changes(tx, run_id),
         spending=run_spending(tx, run_id),
         seconds=_seconds(times.started_at, times.finished_at or tx.now),
+        listed=times.listed_at is not None,
     )
 
 
@@ -113,6 +160,38 @@ def list_failures(tx: Tx, run_id: int) -> list[DocumentLine]:
     failed = _select_documents(run_id).where(run_documents.c.status == DocumentStatus.ERROR)
     rows = tx.execute(failed.order_by(run_documents.c.external_id))
     return [DocumentLine(**row._mapping) for row in rows]
+
+
+def group_failures(tx: Tx, run_id: int, examples: int = 3) -> list[FailureGroup]:
+    """The failures of a run by class, the most frequent first."""
+    c = run_documents.c
+    number = sa.func.row_number().over(partition_by=c.error_class, order_by=c.external_id)
+    together = sa.func.count().over(partition_by=c.error_class)
+    columns = [c[name] for name in DocumentLine.__dataclass_fields__]
+    failed = sa.select(*columns, number.label("number"), together.label("together")).where(
+        c.run_id == run_id, c.status == DocumentStatus.ERROR
+    )
+    some = failed.subquery()
+    rows = tx.execute(
+        sa.select(some)
+        .where(some.c.number <= examples)
+        .order_by(some.c.together.desc(), some.c.error_class, some.c.number)
+    ).all()
+    return [_group(found) for _, found in groupby(rows, key=lambda row: row.error_class)]
+
+
+def _group(rows: Iterable[sa.Row[Any]]) -> FailureGroup:
+    found = list(rows)
+    names = DocumentLine.__dataclass_fields__
+    lines = [DocumentLine(**{name: getattr(row, name) for name in names}) for row in found]
+    return FailureGroup(found[0].error_class or "unknown", found[0].together, tuple(lines))
+
+
+def _changes(tx: Tx, run_id: int) -> dict[Change, int]:
+    c = run_documents.c
+    query = sa.select(c.change, sa.func.count()).where(c.run_id == run_id).group_by(c.change)
+    found = {row[0]: row[1] for row in tx.execute(query)}
+    return {change: found.get(change, 0) for change in Change}
 
 
 def _select_documents(run_id: int) -> sa.Select[Any]:

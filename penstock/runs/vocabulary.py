@@ -1,8 +1,10 @@
 """The words for runs and for documents in a run."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 
 class RunStatus(StrEnum):
@@ -53,8 +55,12 @@ class Run:
     source_name: str
     source_kind: str
     location: str
+    settings: Mapping[str, Any]
+    """Those of its source."""
     profile: str | None
     force: bool
+    forced: Sequence[str] | None
+    """Documents that are processed although they are unchanged."""
     status: RunStatus
     paused_reason: str | None
     error: str | None

@@ -151,8 +151,14 @@ class Workplace:
 
     def admit(self, lease: RunLease) -> None:
         """Let everything in that the folder holds, and close the listing."""
-        self.app.admission(lease).admit(lease, self.listed())
+        self.admit_some(lease, self.listed())
         close_listing(self.database, lease)
+
+    def admit_some(self, lease: RunLease, listed: Iterable[Listed]) -> None:
+        """Let these in; the listing stays open."""
+        admission = self.app.admission(lease)
+        for batch in admission.bring(listed):
+            admission.record(batch)
 
     def drain(self, run_id: int | None = None) -> None:
         """Work until nothing is left."""

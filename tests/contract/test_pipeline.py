@@ -153,7 +153,7 @@ def test_a_document_listed_twice_is_one_document(place: Workplace) -> None:
     place.write("a.txt", make_text("Watermills"))
     lease = place.open()
     [listed] = place.listed()
-    place.app.admission(lease).admit(lease, [listed, listed])
+    place.admit_some(lease, [listed, listed])
     place.admit(lease)
     place.drain()
     assert counts(place.report(lease.run.id)) == {"ready": 1}
@@ -164,7 +164,7 @@ def test_a_run_taken_up_again_finishes_what_was_begun_and_repeats_nothing(place:
     place.write("a.txt", make_text("Watermills"))
     place.write("b.txt", make_text("Windmills"))
     lease = place.open()
-    place.app.admission(lease).admit(lease, place.listed()[:1])
+    place.admit_some(lease, place.listed()[:1])
     place.drain()
     place.expire_leases()
     report = place.ingest()
@@ -463,7 +463,7 @@ def test_work_comes_in_while_a_drain_runs_beside_it(place: Workplace) -> None:
         drain = place.app.drain(place.app.processor(place.steps), heart, run_id=lease.run.id)
         with drain.beside(lambda: None):
             for listed in place.listed():
-                place.app.admission(lease).admit(lease, [listed])
+                place.admit_some(lease, [listed])
                 drain.wake()
             close_listing(place.database, lease)
     try_finalize(place.database, lease.run.id)

@@ -103,7 +103,7 @@ def test_the_same_batch_is_computed_once_whatever_database_asks(
         "parse": "Cached",
         "extract": "Cached",
         "embed": "Cached",
-        "fetch": "Completed",
+        "admit": "Completed",
     }
 
 
@@ -198,7 +198,9 @@ def admit_without_processing(folder: Path) -> None:
         run = open_run(app.database, spec, profile=None, force=False)
         lease = take_run(app.database, run.id, lease_seconds=60)
         begin_ingesting(app.database, lease, None)
-        app.admission(lease).admit(lease, list(FolderListing(folder).list()))
+        admission = app.admission(lease)
+        for batch in admission.bring(FolderListing(folder).list()):
+            admission.record(batch)
         close_listing(app.database, lease)
 
 
