@@ -5,22 +5,26 @@ from prefect import flow
 from blocks.configuration import settings_with
 from penstock.bootstrap import ensure_vector_index, open_app
 from penstock.documents import Stage
-from penstock.recovery import recover
 from tasks.steps import TaskSteps
 
 
 @flow(name="process", persist_result=False)
-def process(stages: list[Stage] | None = None, blocks: list[str] | None = None) -> int:
+def process(
+    stages: list[Stage] | None = None, forever: bool = False, blocks: list[str] | None = None
+) -> int:
     """Work until nothing is due or waiting for a retry; how many items were completed.
 
     Args:
         stages: Only these stages; the next one is left for other workers. Empty: all.
+        forever: Wait for more work instead of ending; ends when the flow run is cancelled.
         blocks: Saved configuration blocks that win over the environment, as `type/name`.
     """
     with open_app(settings_with(blocks or [])) as app, app.heart() as heart:
         ensure_vector_index(app)
-        recover(app.database, app.queue, max_rescues=app.settings.max_rescues)
+        app.recover()
         steps = TaskSteps(app.steps, "drain")
         processor = app.processor(steps, tuple(stages or Stage), observer=heart)
-        app.drain(processor, heart).run(lambda: True)
+        drain = app.drain(processor, heart)
+        with app.waker(drain.wake):
+            drain.run(lambda: not forever)
         return heart.items_completed

@@ -4,7 +4,6 @@ from prefect import flow, get_run_logger
 
 from blocks.configuration import settings_with
 from penstock.bootstrap import open_app
-from penstock.recovery import recover as recover_once
 from tasks.results import forget_old_results
 
 
@@ -16,7 +15,7 @@ def recover(blocks: list[str] | None = None) -> dict[str, int]:
         blocks: Saved configuration blocks that win over the environment, as `type/name`.
     """
     with open_app(settings_with(blocks or [])) as app:
-        found = recover_once(app.database, app.queue, max_rescues=app.settings.max_rescues)
+        found = app.recover()
     forget_old_results()
     figures = {
         "freed": len(found.items.freed),

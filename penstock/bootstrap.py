@@ -1,14 +1,18 @@
 """The one place where settings become working parts."""
 
-from collections.abc import Callable, Collection
+import logging
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
-from penstock.crawl.duplicates import Duplicates
+from pydantic import SecretStr
+
 from penstock.documents import Stage
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, ServiceError
 from penstock.settings import Settings, load_settings
 from penstock.store.database import Database
 from penstock.store.migration import check, current_revision, migrate
@@ -16,10 +20,14 @@ from penstock.work.queue import WorkQueue
 from penstock.work.retry import Doubling, RetryRule, RetryRules, Steps
 
 if TYPE_CHECKING:
+    from redis import Redis
+
     from penstock.crawl.fetch import Fetcher
-    from penstock.crawl.listing import Listing
+    from penstock.crawl.payload import PayloadReader
     from penstock.crawl.rawstore import RawStore
     from penstock.embed.embedder import Embedder
+    from penstock.intake.intake import Intake
+    from penstock.intake.request import Accepted
     from penstock.isolation.pool import ChildPool
     from penstock.llm.chain import ModelChain
     from penstock.llm.cleaning import Caps
@@ -29,14 +37,19 @@ if TYPE_CHECKING:
     from penstock.pipeline.drain import Drain
     from penstock.pipeline.observer import Observer
     from penstock.pipeline.processor import Processor
+    from penstock.recovery import Recovered
     from penstock.runs.admission import Admission
-    from penstock.runs.vocabulary import RunLease
+    from penstock.runs.vocabulary import Run, RunLease
+    from penstock.search.query import Filters, Hit, Mode
+    from penstock.sources.finder import SourceFinder
     from penstock.text.pool import TextPool
     from penstock.work.heart import Heart
+    from penstock.work.moves import Dispatch
 
+log = logging.getLogger(__name__)
 TEXT_RETRIES = 3
-FETCH_THREADS = 8
-FETCH_BATCH = 2 * FETCH_THREADS
+# Whoever commits waits no longer than this for Redis to hear of it.
+REDIS_SECONDS = 2.0
 # How long a lane waits when nothing is due, before it looks again by itself.
 IDLE_SECONDS = 0.25
 
@@ -54,15 +67,54 @@ class App:
     def __init__(self, settings: Settings, database: Database) -> None:
         self.settings = settings
         self.database = database
-        self.queue = WorkQueue(
-            retry_rules(settings), settings.lease_seconds, settings.job_timeout_seconds
+
+    @cached_property
+    def queue(self) -> WorkQueue:
+        settings = self.settings
+        return WorkQueue(
+            retry_rules(settings),
+            settings.lease_seconds,
+            settings.job_timeout_seconds,
+            self._dispatch(),
         )
+
+    @cached_property
+    def redis(self) -> "Redis | None":
+        from penstock.work.redis_client import build_redis_client
+
+        url = self.settings.redis_url
+        return None if url is None else build_redis_client(url.get_secret_value(), REDIS_SECONDS)
+
+    def _dispatch(self) -> "Dispatch | None":
+        if self.redis is None:
+            return None
+        from penstock.dispatch.redis_dispatch import RedisDispatch
+
+        return RedisDispatch(self.redis)
 
     @cached_property
     def raw(self) -> "RawStore":
         from penstock.crawl.rawstore import LocalRawStore
+        from penstock.crawl.s3_rawstore import open_s3_raw_store
 
+        if self.settings.raw_store is not None:
+            return open_s3_raw_store(self.s3, self.settings.raw_store)
         return LocalRawStore(self.settings.raw_folder or self.settings.home)
+
+    @cached_property
+    def s3(self) -> Any:
+        """The client of all buckets, of sources as well as of raw bytes."""
+        from penstock.crawl.s3_client import S3Access, build_s3_client
+
+        settings = self.settings
+        access = S3Access(
+            settings.s3_endpoint_url,
+            settings.s3_region,
+            _revealed(settings.s3_access_key_id),
+            _revealed(settings.s3_secret_access_key),
+            _revealed(settings.s3_session_token),
+        )
+        return build_s3_client(access)
 
     @cached_property
     def fetcher(self) -> "Fetcher":
@@ -72,7 +124,16 @@ class App:
             allow_private=self.settings.allow_private_addresses,
             max_bytes=self.settings.max_document_bytes,
             delay_seconds=self.settings.crawl_delay_seconds,
+            concurrency_per_host=self.settings.crawl_concurrency,
+            contact=self.settings.crawl_contact,
+            s3=lambda: self.s3,
         )
+
+    @cached_property
+    def sources(self) -> "SourceFinder":
+        from penstock.sources.finder import SourceFinder
+
+        return SourceFinder(self.database, lambda: self.fetcher, lambda: self.s3)
 
     @cached_property
     def children(self) -> "ChildPool":
@@ -155,12 +216,8 @@ class App:
     def _rate_limit(self) -> "RateLimit":
         from penstock.llm.buckets import LocalRateLimit
         from penstock.llm.shared_buckets import SharedRateLimit
-        from penstock.work.redis_client import build_redis_client
 
-        url = self.settings.redis_url
-        if url is None:
-            return LocalRateLimit()
-        return SharedRateLimit(build_redis_client(url.get_secret_value()))
+        return LocalRateLimit() if self.redis is None else SharedRateLimit(self.redis)
 
     @cached_property
     def embedder(self) -> "Embedder":
@@ -177,8 +234,81 @@ class App:
         )
 
     @cached_property
+    def payload_reader(self) -> "PayloadReader":
+        from penstock.crawl.payload import PayloadReader
+
+        roots = tuple(Path(root) for root in self.settings.payload_roots)
+        return PayloadReader(self.fetcher, roots)
+
+    @cached_property
     def fetch_threads(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(FETCH_THREADS, thread_name_prefix="penstock-fetch")
+        return ThreadPoolExecutor(self.settings.crawl_threads, thread_name_prefix="penstock-fetch")
+
+    @cached_property
+    def intake(self) -> "Intake":
+        from penstock.dispatch.database_gate import DatabaseGate
+        from penstock.dispatch.gate import Limits
+        from penstock.dispatch.redis_gate import RedisGate
+        from penstock.intake.acceptance import Acceptance
+        from penstock.intake.intake import Intake
+        from penstock.intake.plan import IntakeRules
+        from penstock.llm.own_profiles import load_own_profiles
+
+        extraction, embedding = self.settings.extraction, self.settings.embedding
+        load_own_profiles(extraction.profiles)
+        limits = Limits(embedding.queue_max_depth, embedding.tenant_max_pending)
+        rules = IntakeRules(extraction.enabled, extraction.mode == "sync", extraction.profile)
+        return Intake(
+            self.database,
+            Acceptance(self.queue, rules),
+            DatabaseGate(limits),
+            RedisGate(self.redis, limits) if self.redis is not None else None,
+            embedding.queue_require_redis,
+        )
+
+    def embed_now(self, accepted: "Sequence[Accepted]") -> "list[Accepted]":
+        """Embed new nodes before going on, those whose text is there; how they stand after that."""
+        from penstock.intake.inline import embed_accepted
+
+        processor = self.processor(stages=(Stage.EMBED,))
+        ensure_vector_index(self)
+        return embed_accepted(self.database, self.queue, processor.process, accepted)
+
+    def search(self, query: str, filters: "Filters", mode: "Mode", limit: int) -> "list[Hit]":
+        """Documents, best first."""
+        from penstock.search.hybrid import search
+
+        def embed(text: str) -> tuple[bytes, str]:
+            return self.embedder.embed([text])[0], self.embedder.identity
+
+        with self.database.read() as tx:
+            return search(tx, query, filters, mode=mode, limit=limit, embed=embed)
+
+    def recover(self) -> "Recovered":
+        """One pass of recovery: items of dead workers, runs left behind, and what Redis missed."""
+        from penstock.recovery import recover
+
+        found = recover(self.database, self.queue, max_rescues=self.settings.max_rescues)
+        self._reconcile()
+        return found
+
+    def _reconcile(self) -> None:
+        if self.redis is None:
+            return
+        from penstock.dispatch.reconcile import reconcile
+
+        try:
+            reconcile(self.database, self.redis)
+        except ServiceError as error:
+            log.warning("Redis does not follow the database, the next sweep tries again: %s", error)
+
+    def waker(self, callback: Callable[[], None]) -> "AbstractContextManager[object]":
+        """Calls back at once when something is put into a queue, where Redis tells of it."""
+        if self.redis is None:
+            return nullcontext()
+        from penstock.dispatch.waker import Waker
+
+        return Waker(self.redis, callback)
 
     def heart(self) -> "Heart":
         from penstock.work.heart import Heart
@@ -195,6 +325,7 @@ class App:
         from penstock.llm.profiles import profile_names
         from penstock.pipeline.batches import Line
         from penstock.pipeline.observer import NoObserver
+        from penstock.pipeline.payloads import StoredPayloads
         from penstock.pipeline.processor import Processor
 
         extraction = self.settings.extraction
@@ -212,6 +343,9 @@ class App:
             extraction.profile,
             self.pool.fingerprint,
             observer or NoObserver(),
+            StoredPayloads(
+                lambda: self.payload_reader, lambda: self.raw, lambda: self.fetch_threads
+            ),
         )
         embedder = self.embedder
         return Processor(
@@ -245,26 +379,53 @@ class App:
         )
 
     def admission(self, lease: "RunLease") -> "Admission":
+        from penstock.crawl.circuit import Circuit
         from penstock.runs.admission import Admission
-        from penstock.runs.assessment import Assessor
+        from penstock.runs.assessment import Assessor, Forced
         from penstock.runs.known import Current
+        from penstock.runs.watch import RunWatch
 
-        current = Current(
-            self.settings.extraction.version, lease.run.profile, self.embedder.identity
-        )
+        run = lease.run
+        current = Current(self.settings.extraction.version, run.profile, self.embedder.identity)
+        forced = Forced(run.force, frozenset(run.forced or ()))
         return Admission(
+            lease,
             self.database,
             self.queue,
             self.raw,
             self.fetcher,
-            Assessor(current, lease.run.force),
-            Duplicates(),
+            Assessor(current, forced, only_postings=run.source_kind == "jobs"),
             self.fetch_threads,
+            self.settings.crawl_threads,
+            self.settings.batch_size,
+            RunWatch(self.database, lease),
+            Circuit(run.source_name),
         )
 
-    def arrival_size(self, listing: "Listing") -> int:
-        """How many listed documents are let in together: few where each has to be waited for."""
-        return self.settings.batch_size if listing.kind in ("folder", "file") else FETCH_BATCH
+    def open_run(
+        self,
+        source: str,
+        tenant_id: str,
+        *,
+        profile: str | None = None,
+        force: bool = False,
+        documents: Sequence[str] = (),
+    ) -> "Run":
+        """Record a run of a source, given by its name or by where it is."""
+        from penstock.llm.own_profiles import load_own_profiles
+        from penstock.runs.lifecycle import open_run
+        from penstock.runs.vocabulary import SourceSpec
+
+        load_own_profiles(self.settings.extraction.profiles)
+        known = self.sources.find(source, tenant_id)
+        if known is None or known.name == known.location:
+            listing = self.sources.recognise(source)
+            spec = SourceSpec(tenant_id, listing.name, listing.kind, listing.location)
+        else:
+            spec = SourceSpec(tenant_id, known.name, known.kind, known.location)
+            profile = profile or known.settings.profile
+            force = force or known.settings.force
+        return open_run(self.database, spec, profile=profile, force=force, forced=documents)
 
     def close(self) -> None:
         """Stop what was started: threads, child processes, connections."""
@@ -282,6 +443,10 @@ class App:
             self.children.close()
         if "fetcher" in built:
             self.fetcher.close()
+        if built.get("redis") is not None:
+            built["redis"].close()
+        if "s3" in built:
+            self.s3.close()
 
     def __enter__(self) -> Self:
         return self
@@ -298,15 +463,13 @@ class App:
         """A call for idle moments that recovers at most once in a sweep's time."""
         import time
 
-        from penstock.recovery import recover
-
         swept_at = time.monotonic()
 
         def sweep() -> None:
             nonlocal swept_at
             if time.monotonic() - swept_at >= self.settings.sweep_seconds:
                 swept_at = time.monotonic()
-                recover(self.database, self.queue, max_rescues=self.settings.max_rescues)
+                self.recover()
 
         return sweep
 
@@ -333,6 +496,10 @@ def ensure_vector_index(app: App) -> None:
 
     with app.database.write() as tx:
         ensure_index(tx, app.embedder.identity)
+
+
+def _revealed(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()
 
 
 def retry_rules(settings: Settings) -> RetryRules:

@@ -9,6 +9,7 @@ PenstockError
 │   ├── StoreUnavailable      it does not answer, or asks to try again: a restart, a deadlock
 │   └── SchemaMismatch        made by a newer version, or not migrated yet
 ├── ServiceError              a server we started or depend on does not answer
+├── Overloaded                there is more work waiting than may wait; come back later
 ├── Interrupted               work was stopped from outside; nobody's fault, it is done later
 ├── ListingFailed             a source could not be listed (never the same as "zero documents")
 ├── RunRefused                another run of this source is active
@@ -93,6 +94,14 @@ class SchemaMismatch(StoreError):
 
 class ServiceError(PenstockError):
     """A server that was started, or is depended on, does not answer."""
+
+
+class Overloaded(PenstockError):
+    """More work waits than may wait; nothing was written."""
+
+    def __init__(self, message: str, retry_after_seconds: float) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class Interrupted(PenstockError):

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from penstock.documents import Stage
+from penstock.intake.idempotency import forget_old_keys
 from penstock.pipeline.closing import bury, carry_failure, close_ended, close_failed
+from penstock.pipeline.telling import tell, tell_failures
 from penstock.runs.lifecycle import fail_abandoned, try_finalize
 from penstock.store.database import Database
 from penstock.store.schema import ACTIVE_ITEM, ACTIVE_RUN, runs, work_items
@@ -29,6 +31,8 @@ def recover(database: Database, queue: WorkQueue, *, max_rescues: int) -> Recove
     """Take back expired items, then finish the runs that have nothing left to do."""
     swept = sweep(database, queue, max_rescues=max_rescues)
     _tell(swept)
+    with database.write() as tx:
+        forget_old_keys(tx)
     finished = tuple(run_id for run_id in _left_behind(database) if _finish(database, run_id))
     return Recovered(swept, finished)
 
@@ -53,6 +57,9 @@ def _sweep_some(
     with database.write() as tx:
         swept = sweep_expired(tx, queue, max_rescues=max_rescues, which=which)
         bury(tx, swept.dead)
+        tell_failures(tx, swept.dead)
+        taken_back = [*swept.freed, *swept.rescued]
+        tell(tx, [(item, "taken back from a worker that died") for item in taken_back])
         # An extraction's document is embedded all the same, and closed there as an error.
         extracts = [verdict for verdict in swept.dead if verdict.item.stage is Stage.EXTRACT]
         claim = Claim("", "recovery", ())

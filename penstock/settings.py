@@ -142,7 +142,7 @@ class Settings(_Section):
     s3_endpoint_url: str | None = Field(
         None, description="A server that speaks S3 (MinIO, …); empty: AWS"
     )
-    s3_region: str | None = Field(None, description="Region of buckets; empty: as AWS tools find it")
+    s3_region: str | None = Field(None, description="Region of buckets; empty: as AWS has it")
     s3_access_key_id: SecretStr | None = Field(
         None, description="Key of the S3 account; empty: as AWS tools find it"
     )
@@ -189,12 +189,34 @@ class Settings(_Section):
     crawl_contact: str | None = Field(
         None, description="Address or URL in the User-Agent, where site owners reach whoever crawls"
     )
+    payload_roots: Names = Field(
+        (), description="Folders below which a payload_ref may name a file, separated by commas"
+    )
     extractors: Names = Field(
         (), description="Modules or .py files with own text extractors, separated by commas"
     )
     max_cost_usd_per_run: Positive | None = Field(
         None, description="A run that has cost this much in calls to models pauses; empty: no limit"
     )
+    api_jwt_secret: SecretStr | None = Field(
+        None, min_length=32, description="Secret of HS256 tokens; with it, the API asks for tokens"
+    )
+    api_jwt_public_key: Path | None = Field(
+        None, description="File with the public key of RS256 tokens; with it, the API asks for them"
+    )
+    api_jwt_audience: str | None = Field(None, description="Only tokens for this audience")
+    api_jwt_issuer: str | None = Field(None, description="Only tokens of this issuer")
+    api_requests_per_minute: int = Field(
+        6000, ge=0, description="Requests a tenant may make in a minute, with tokens; 0: no limit"
+    )
+    api_max_request_bytes: Count = Field(
+        256 * 1024 * 1024, description="Larger requests are refused; uploads are the largest"
+    )
+    api_max_json_bytes: Count = Field(16 * 1024 * 1024, description="The same for JSON bodies")
+    api_cors_origins: Names = Field(
+        (), description="Web sites whose pages may call the API, separated by commas; empty: none"
+    )
+    upload_max_files: Count = Field(50, description="Files in one upload")
     server_idle_seconds: float = Field(
         900, ge=0, description="The local Prefect server stops after this long unused; 0: never"
     )
@@ -207,6 +229,11 @@ class Settings(_Section):
         backend = self.extraction.backend
         named = self.groq_api_key is not None or self.extraction.base_url is not None
         return backend == "groq" or (backend == "auto" and named)
+
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Whether the API lets in only whoever shows a token."""
+        return self.api_jwt_secret is not None or self.api_jwt_public_key is not None
 
     @property
     def database_url(self) -> str:
@@ -264,7 +291,10 @@ def masked(settings: Settings) -> dict[str, Any]:
     plain["dsn"] = mask_url(settings.database_url)
     if settings.redis_url is not None:
         plain["redis_url"] = mask_url(settings.redis_url.get_secret_value())
-    plain["groq_api_key"] = "********" if settings.groq_api_key else None
+    if settings.s3_endpoint_url is not None:
+        plain["s3_endpoint_url"] = mask_url(settings.s3_endpoint_url)
+    for name in ("groq_api_key", "s3_access_key_id", "s3_secret_access_key", "s3_session_token"):
+        plain[name] = "********" if getattr(settings, name) else None
     return plain
 
 

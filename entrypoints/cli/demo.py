@@ -10,7 +10,7 @@ from rich.text import Text
 
 from entrypoints.cli.ingest import IngestResult, run_ingest
 from entrypoints.cli.output import Json, console, print_error, print_json, print_table
-from entrypoints.cli.search import Mode, as_json, find, print_hits
+from entrypoints.cli.search import Mode, find, print_hits
 from penstock.bootstrap import open_app
 from penstock.documents import Stage
 from penstock.runs.report import DocumentLine, RunReport, list_documents
@@ -135,7 +135,7 @@ def _print_next(settings: Settings) -> None:
 def _as_json(settings: Settings, results: dict[str, IngestResult]) -> dict[str, Any]:
     with open_app(settings) as app:
         searches = {
-            query: [as_json(hit) for hit in find(app, query, Filters(settings.tenant), mode, 3)]
+            query: [hit.as_json() for hit in find(app, query, Filters(settings.tenant), mode, 3)]
             for query, mode in SEARCHES
         }
     return {"runs": [result.as_json() for result in results.values()], "searches": searches}

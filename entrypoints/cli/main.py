@@ -14,6 +14,7 @@ from entrypoints.cli import (
     nodes,
     runs,
     search,
+    serve,
     servers,
     sources,
     status,
@@ -41,6 +42,7 @@ app.command("run")(runs.run)
 app.command("logs")(logs.logs)
 app.add_typer(sources.app, name="source")
 app.command("worker")(worker.worker)
+app.command("serve")(serve.serve)
 app.command("status")(status.status)
 app.command("config")(config.config)
 app.command("doctor")(doctor.doctor)

@@ -122,18 +122,7 @@ def run(
         documents = list_documents(tx, run_id, limit)
         failures = group_failures(tx, run_id)
     if json:
-        lines = [
-            {
-                "external_id": line.external_id,
-                "node_id": line.node_id,
-                "url": line.url,
-                "status": line.status,
-                "change": line.change,
-                "reason": line.reason,
-                "error_class": line.error_class,
-            }
-            for line in documents
-        ]
+        lines = [line.as_json() for line in documents]
         groups = [group.as_json() for group in failures]
         print_json(report.as_json() | {"failures": groups, "documents": lines})
         return

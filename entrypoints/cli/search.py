@@ -38,7 +38,7 @@ def search(
     with open_app(settings) as app:
         hits = find(app, query, filters, mode, limit)
     if json:
-        print_json([as_json(hit) for hit in hits])
+        print_json([hit.as_json() for hit in hits])
         return
     print_hits(hits)
 
@@ -52,27 +52,9 @@ def _fields(given: list[str]) -> dict[str, str]:
 
 
 def find(app: App, query: str, filters: Filters, mode: Mode, limit: int) -> list[Hit]:
-    from penstock.search.hybrid import search as search_nodes
-
     if not query.strip():
         raise UsageError("there is nothing to look for: give a word or a sentence")
-
-    def embed(text: str) -> tuple[bytes, str]:
-        return app.embedder.embed([text])[0], app.embedder.identity
-
-    with app.database.read() as tx:
-        return search_nodes(tx, query, filters, mode=mode.value, limit=limit, embed=embed)
-
-
-def as_json(hit: Hit) -> dict[str, object]:
-    snippet = hit.snippet.replace(HIT_START, "<mark>").replace(HIT_END, "</mark>")
-    return {
-        "id": hit.id,
-        "title": hit.title,
-        "url": hit.url,
-        "score": hit.score,
-        "snippet": snippet,
-    }
+    return app.search(query, filters, mode.value, limit)
 
 
 def print_hits(hits: list[Hit]) -> None:

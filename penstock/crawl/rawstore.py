@@ -28,6 +28,9 @@ class RawStore(Protocol):
     def delete(self, key: str) -> None:
         """Deleting what is not there is no error."""
 
+    def check(self) -> None:
+        """Raise an error of ours unless bytes can be stored here now."""
+
 
 def raw_key(tenant: str, source: str, external_id: str, content: bytes, extension: str) -> str:
     """`raw/{tenant}/{source}/{external_id}/{sha256}.{extension}`, each part escaped."""
@@ -94,6 +97,15 @@ class LocalRawStore:
         except OSError as error:
             raise _unavailable("could not delete raw bytes", path, error) from error
         _remove_if_empty(path.parent)
+
+    def check(self) -> None:
+        probe = self._root / f".{uuid.uuid4().hex}.probe"
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise _unavailable("raw bytes cannot be stored", self._root, error) from error
 
     def _path(self, key: str) -> Path:
         require_raw_key(key)

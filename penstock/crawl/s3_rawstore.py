@@ -49,6 +49,10 @@ class S3RawStore:
                 if not is_gone(error):
                     raise
 
+    def check(self) -> None:
+        with explained("use the bucket at", f"s3://{self._bucket}", _NAMED_IN):
+            self._client.head_bucket(Bucket=self._bucket)
+
     def _holds(self, key: str, size: int) -> bool:
         with explained("look for raw bytes at", self._url(key), _NAMED_IN):
             try:

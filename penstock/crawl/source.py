@@ -102,3 +102,8 @@ def _require_path(source: str) -> Path:
             "job board"
         ) from error
     return Path(source)
+
+
+def is_remote(source: str) -> bool:
+    """Whether this is somewhere else than on this machine's disk."""
+    return source.lower().startswith(("http://", "https://", "s3://"))

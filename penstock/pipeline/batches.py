@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from penstock.documents import Fault
 from penstock.errors import ConfigurationError, ErrorClass, Interrupted, StoreError
 from penstock.pipeline.observer import NoObserver, Observer, Result
+from penstock.pipeline.payloads import NoPayloads, Payloads
 from penstock.pipeline.steps import Steps
 from penstock.store.database import Database, Tx
 from penstock.store.schema import nodes
@@ -33,6 +34,7 @@ class Line:
     extractors: str = ""
     """Fingerprint of the users' own text extractors: with other ones, a text may differ."""
     observer: Observer = field(default_factory=NoObserver)
+    payloads: Payloads = field(default_factory=NoPayloads)
 
     def begin(self, claim: Claim, items: Sequence[WorkItem]) -> list[WorkItem]:
         """Start work on these; what another worker has meanwhile taken over is left out."""

@@ -19,6 +19,8 @@ MARKS = ("content_hash", "simhash", "etag", "last_modified")
 FAILED = "failed"
 # Whoever asked for the work may want no more than this stage and those before it.
 LAST_STAGE = "last_stage"
+# What the store already holds is not good enough this time.
+REFRESH = "refresh"
 
 _DEAD_COLUMNS = {
     Stage.TEXT: ("extraction_status", "extraction_error"),

@@ -1,7 +1,6 @@
 """Stage `embed`: the last one. What it completes is closed in the run."""
 
 import hashlib
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,12 +10,11 @@ import sqlalchemy as sa
 from penstock.llm.profiles import profile_named, profile_names
 from penstock.pipeline.batches import Line, compute, split_faults, update_nodes
 from penstock.pipeline.choice import profile_of
-from penstock.pipeline.closing import bury, close_documents, close_failed
+from penstock.pipeline.closing import REFRESH, bury, close_documents, close_failed
+from penstock.pipeline.telling import tell, tell_failures
 from penstock.store.database import Tx
 from penstock.store.schema import embeddings, nodes, texts
 from penstock.work.items import Claim, Outcome, WorkItem
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +27,18 @@ class _Subject:
     hash: str
     embedded_before: bool
     unchanged: bool
+    other_model: bool
+
+    def story(self, identity: str) -> str:
+        if self.unchanged:
+            return "vector kept: what would be embedded is unchanged"
+        if not self.embedded_before:
+            return f"embedded by {identity}"
+        reason = "other model" if self.other_model else "text changed"
+        return (
+            f"Triggered re-embed after extraction: node {self.item.node_id}, model {identity}, "
+            f"reason {reason}"
+        )
 
 
 def process_embed(line: Line, claim: Claim, *, identity: str, window_chars: int) -> Claim:
@@ -70,6 +80,9 @@ class _Commit:
             update_nodes(tx, [_status_row(tx, item, "skipped", "empty_text") for item in skipped])
             close_documents(tx, [*ours, *same, *skipped])
             verdicts = queue.fail(tx, self.claim, bad)
+            tell_failures(tx, verdicts)
+            tell(tx, [(item, by_item[item.id].story(self.identity)) for item in (*ours, *same)])
+            tell(tx, [(item, "not embedded: it has no text") for item in skipped])
             dead = [verdict for verdict in verdicts if verdict.dead]
             bury(tx, dead)
             close_failed(tx, dead)
@@ -153,16 +166,11 @@ def _subject(
 ) -> _Subject:
     text = _embedded_text(line, row)[:window_chars]
     text_hash = hashlib.sha256(f"{identity}\n{text}".encode()).hexdigest()
-    unchanged = row.embedding_identity == identity and row.embedded_hash == text_hash
-    if row.embedded_hash and not unchanged:
-        reason = "text changed" if row.embedding_identity == identity else "other model"
-        log.info(
-            "Triggered re-embed after extraction: node %s, model %s, reason %s",
-            item.node_id,
-            identity,
-            reason,
-        )
-    return _Subject(item, row.seq, text, text_hash, row.embedded_hash is not None, unchanged)
+    same = row.embedding_identity == identity and row.embedded_hash == text_hash
+    unchanged = same and not item.payload.get(REFRESH)
+    other_model = row.embedding_identity != identity
+    embedded_before = row.embedded_hash is not None
+    return _Subject(item, row.seq, text, text_hash, embedded_before, unchanged, other_model)
 
 
 def _embedded_text(line: Line, row: sa.Row[Any]) -> str:

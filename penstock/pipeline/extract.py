@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,14 +12,13 @@ from penstock.documents import Extraction, ExtractionRequest, ExtractionSkipped,
 from penstock.llm.profiles import profile_named, profile_names
 from penstock.pipeline.batches import Line, compute, split_faults, update_nodes
 from penstock.pipeline.choice import profile_of
-from penstock.pipeline.closing import bury, carry_failure, close_ended
+from penstock.pipeline.closing import REFRESH, bury, carry_failure, close_ended
 from penstock.pipeline.ledger import answer_row
 from penstock.pipeline.steps import ExtractionResult
+from penstock.pipeline.telling import tell, tell_failures
 from penstock.store.database import Tx
 from penstock.store.schema import extractions, nodes, texts
 from penstock.work.items import Claim, Outcome, Verdict, WorkItem
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +74,12 @@ class _Commit:
             ours += self._complete(tx, reused, Outcome.REUSED, by_item)
             ours += self._skip(tx, skipped, by_item)
             verdicts = self.line.queue.fail(tx, self.claim, bad)
+            tell_failures(tx, verdicts)
+            tell(tx, [(item, _story(item, answers[by_item[item.id].key])) for item in ours])
             going_on = close_ended(tx, [*ours, *_bury_and_carry(tx, verdicts)])
             following = self.line.queue.open_next(
                 tx, self.claim, going_on, Stage.EMBED, leased=self.go_on
             )
-        for item, answer in done:
-            log.info("Extraction completed: node %s, model %s", item.node_id, answer.model)
         results: dict[int, Any] = {item.id: answer for item, answer in good}
         self.line.tell([(item, results[item.id]) for item in ours], verdicts)
         return following
@@ -145,6 +143,16 @@ class _Commit:
         }
 
 
+def _story(item: WorkItem, answer: ExtractionResult) -> str:
+    if not isinstance(answer, Extraction):
+        return f"Extraction skipped: {getattr(answer, 'reason', '')}"
+    fell_back = f", fell back because of {answer.fallback_reason}" if answer.fallback_reason else ""
+    return (
+        f"Extraction completed: node {item.node_id}, model {answer.model}, "
+        f"confidence {answer.confidence:.2f}{fell_back}"
+    )
+
+
 def _bury_and_carry(tx: Tx, verdicts: Sequence[Verdict]) -> list[WorkItem]:
     """Dead extractions are embedded all the same; the document ends as an error."""
     dead = [verdict for verdict in verdicts if verdict.dead]
@@ -173,6 +181,9 @@ def _question(line: Line, item: WorkItem, row: sa.Row[Any], models: str) -> _Que
     profile = item.payload.get("profile") or profile_of(row, line.default_profile)
     request = ExtractionRequest(row.body or "", profile, row.title or None, row.metadata)
     key = _key(line, item.tenant_id, request, models)
+    if item.payload.get(REFRESH):
+        # Under a key of its own: what the store already holds is not asked for.
+        key = hashlib.sha256(f"{key}:{item.id}".encode()).hexdigest()
     known = replace(
         request, key=key, tenant_id=item.tenant_id, node_id=item.node_id, run_id=item.run_id
     )

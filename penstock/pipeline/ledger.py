@@ -12,16 +12,20 @@ import sqlalchemy as sa
 
 from penstock.documents import Extraction, ExtractionRequest, ModelCall, Stage
 from penstock.errors import BudgetSpent
+from penstock.llm.trouble import NotWanted
 from penstock.store.database import Database, Tx
-from penstock.store.schema import extractions, model_calls
+from penstock.store.schema import ACTIVE_RUN, extractions, model_calls, runs
 
-# What other workers spend on the same run is looked up this often.
-LOOK_SECONDS = 2.0
+# What others do to the same run (spend on it, abort it) is looked up this often.
+LOOK_SECONDS = 1.0
 
 
 @dataclass(slots=True)
-class _Spent:
+class _Seen:
+    """What was last seen of a run."""
+
     dollars: float
+    active: bool
     looked_at: float
 
 
@@ -35,19 +39,22 @@ class StoreLedger:
         self._version = extraction_version
         self._most = max_cost_usd_per_run
         self._lock = threading.Lock()
-        self._spent: dict[int, _Spent] = {}
+        self._seen: dict[int, _Seen] = {}
         self._under_way: defaultdict[int, float] = defaultdict(float)
 
     @contextmanager
     def spending(self, request: ExtractionRequest, about_usd: float) -> Iterator[None]:
         run_id = request.run_id
-        if self._most is None or run_id is None:
+        if run_id is None:
             yield
             return
-        dollars = self._dollars_of(run_id)
+        seen = self._look(run_id)
+        if not seen.active:
+            raise NotWanted(f"run {run_id} has ended: no model is asked for it any more")
         with self._lock:
-            if dollars + self._under_way[run_id] >= self._most:
-                raise _budget_spent(run_id, dollars, self._most)
+            under_way = self._under_way[run_id]
+            if self._most is not None and seen.dollars + under_way >= self._most:
+                raise _budget_spent(run_id, seen.dollars, self._most)
             self._under_way[run_id] += about_usd
         try:
             yield
@@ -67,24 +74,25 @@ class StoreLedger:
             tx.execute(sa.insert(model_calls), row | values)
         if request.run_id is not None:
             with self._lock:
-                if request.run_id in self._spent:
-                    self._spent[request.run_id].dollars += call.cost_usd
+                if request.run_id in self._seen:
+                    self._seen[request.run_id].dollars += call.cost_usd
 
     def keep(self, request: ExtractionRequest, answer: Extraction) -> None:
         with self._database.write() as tx:
             insert = tx.insert(extractions).on_conflict_do_nothing()
             tx.execute(insert, answer_row(tx, request, answer, self._version))
 
-    def _dollars_of(self, run_id: int) -> float:
+    def _look(self, run_id: int) -> _Seen:
         with self._lock:
-            known = self._spent.get(run_id)
+            known = self._seen.get(run_id)
             if known is not None and time.monotonic() - known.looked_at < LOOK_SECONDS:
-                return known.dollars
+                return known
         with self._database.read() as tx:
-            dollars = _read_spent(tx, run_id)
+            dollars = 0.0 if self._most is None else _read_spent(tx, run_id)
+            seen = _Seen(dollars, _is_active(tx, run_id), time.monotonic())
         with self._lock:
-            self._spent[run_id] = _Spent(dollars, time.monotonic())
-        return dollars
+            self._seen[run_id] = seen
+        return seen
 
 
 def _budget_spent(run_id: int, dollars: float, most: float) -> BudgetSpent:
@@ -115,6 +123,12 @@ def answer_row(
         "fields": dict(answer.fields),
         "extracted_at": tx.now,
     }
+
+
+def _is_active(tx: Tx, run_id: int) -> bool:
+    return (
+        tx.execute(sa.select(runs.c.id).where(runs.c.id == run_id, ACTIVE_RUN)).first() is not None
+    )
 
 
 def _read_spent(tx: Tx, run_id: int) -> float:

@@ -16,6 +16,7 @@ from penstock.pipeline.batches import Line
 from penstock.pipeline.closing import bury, close_failed
 from penstock.pipeline.embed import process_embed
 from penstock.pipeline.extract import process_extract
+from penstock.pipeline.telling import tell_failures
 from penstock.pipeline.text import process_text
 from penstock.runs.lifecycle import try_finalize
 from penstock.work.items import Claim, WorkItem
@@ -50,12 +51,20 @@ class Processor:
             try_finalize(self.line.database, run_id)
 
     def _process_together(self, claim: Claim) -> None:
-        following: tuple[Claim, ...] = ()
-        for stage in Stage:
-            own = tuple(item for item in claim.items if item.stage is stage)
-            carried = tuple(item for c in following for item in c.items if item.stage is stage)
-            if own or carried:
-                following = (self._process_stage(stage, replace(claim, items=own + carried)),)
+        """What was claimed as an embedding is embedded first: nobody asked it to wait for the
+        extractions that happen to be in the same batch."""
+        carried: list[WorkItem] = []
+        own = {stage: [item for item in claim.items if item.stage is stage] for stage in Stage}
+        for stage, items in (
+            (Stage.TEXT, own[Stage.TEXT]),
+            (Stage.EMBED, own[Stage.EMBED]),
+            (Stage.EXTRACT, own[Stage.EXTRACT]),
+            (Stage.EMBED, []),
+        ):
+            due = (*items, *[item for item in carried if item.stage is stage])
+            carried = [item for item in carried if item.stage is not stage]
+            if due:
+                carried += self._process_stage(stage, replace(claim, items=due)).items
 
     def _process_apart(self, claim: Claim, error: Exception) -> None:
         """Each of what is left under this claim alone; one that fails alone costs an attempt."""
@@ -82,13 +91,14 @@ class Processor:
             verdicts = self.line.queue.fail(tx, claim, [(held, fault) for held in left])
             dead = [verdict for verdict in verdicts if verdict.dead]
             bury(tx, dead)
+            tell_failures(tx, verdicts)
             close_failed(tx, dead)
         self.line.tell([], verdicts)
 
     def _process_stage(self, stage: Stage, claim: Claim) -> Claim:
         try:
             if stage is Stage.TEXT:
-                return process_text(self.line, claim, go_on=Stage.EXTRACT in self.stages)
+                return process_text(self.line, claim, self.stages)
             if stage is Stage.EXTRACT:
                 go_on = Stage.EMBED in self.stages
                 return process_extract(self.line, claim, go_on=go_on, models=self.models)

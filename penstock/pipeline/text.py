@@ -1,17 +1,20 @@
 """Stage `text`: raw bytes become readable text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from penstock.crawl.localfile import path_of_uri
-from penstock.documents import ExtractedText, Stage
+from penstock.documents import ExtractedText, Fault, Stage
+from penstock.intake.acceptance import ORDER
+from penstock.intake.plan import Order
 from penstock.pipeline.batches import Line, compute, split_faults, update_nodes
 from penstock.pipeline.closing import MARKS, bury, close_ended, close_failed
-from penstock.pipeline.steps import RawReference, TextResult
+from penstock.pipeline.steps import RawReference
+from penstock.pipeline.telling import tell, tell_failures
 from penstock.store.database import Tx
 from penstock.store.schema import nodes, texts
 from penstock.work.items import Claim, Outcome, WorkItem
@@ -20,44 +23,74 @@ from penstock.work.items import Claim, Outcome, WorkItem
 SLICE_BYTES = 64 * 1024 * 1024
 
 
-def process_text(line: Line, claim: Claim, *, go_on: bool) -> Claim:
-    """Parse these documents; the claim on their next stage, or an empty one."""
+def process_text(line: Line, claim: Claim, stages: Collection[Stage]) -> Claim:
+    """Parse these documents; the claim on their next stage, if it is among ours."""
     following: list[WorkItem] = []
     for items in _slices(claim.items):
-        following += _process_slice(line, claim, items, go_on)
+        following += _process_slice(line, claim, items, stages)
     return replace(claim, items=tuple(following))
 
 
 def _process_slice(
-    line: Line, claim: Claim, items: Sequence[WorkItem], go_on: bool
+    line: Line, claim: Claim, items: Sequence[WorkItem], stages: Collection[Stage]
 ) -> Sequence[WorkItem]:
-    ours = line.begin(claim, items)
+    begun = line.begin(claim, items)
+    ours, missing = line.payloads.bring(begun)
     references = [_reference(item) for item in ours]
     keys = [_key(line, item, one) for item, one in zip(ours, references, strict=True)]
     results = compute(line.steps.parse, keys, references)
-    return _commit(line, claim, ours, results, go_on)
+    good, bad = split_faults(ours, results)
+    return _Commit(line, claim, stages).write(good, [*bad, *missing])
 
 
-def _commit(
-    line: Line,
-    claim: Claim,
-    items: Sequence[WorkItem],
-    results: Sequence[TextResult],
-    go_on: bool,
-) -> Sequence[WorkItem]:
-    good, bad = split_faults(items, results)
-    found = {item.id: text for item, text in good}
-    with line.database.write() as tx:
-        ours = line.queue.complete(tx, claim, [item for item, _ in good], Outcome.DONE)
-        _write_texts(tx, ours, found)
-        verdicts = line.queue.fail(tx, claim, bad)
-        dead = [verdict for verdict in verdicts if verdict.dead]
-        bury(tx, dead)
-        close_failed(tx, dead)
-        going_on = close_ended(tx, ours)
-        following = line.queue.open_next(tx, claim, going_on, Stage.EXTRACT, leased=go_on)
-    line.tell([(item, found[item.id]) for item in ours], verdicts)
-    return following.items
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """Writes the texts of one slice, and opens what follows, in one transaction."""
+
+    line: Line
+    claim: Claim
+    stages: Collection[Stage]
+
+    def write(
+        self,
+        good: Sequence[tuple[WorkItem, ExtractedText]],
+        bad: Sequence[tuple[WorkItem, Fault]],
+    ) -> Sequence[WorkItem]:
+        found = {item.id: text for item, text in good}
+        queue = self.line.queue
+        with self.line.database.write() as tx:
+            ours = queue.complete(tx, self.claim, [item for item, _ in good], Outcome.DONE)
+            _write_texts(tx, ours, found)
+            verdicts = queue.fail(tx, self.claim, bad)
+            dead = [verdict for verdict in verdicts if verdict.dead]
+            bury(tx, dead)
+            tell_failures(tx, verdicts)
+            tell(tx, [(item, _story(found[item.id])) for item in ours])
+            close_failed(tx, dead)
+            following = self._open_next(tx, close_ended(tx, ours))
+        self.line.tell([(item, found[item.id]) for item in ours], verdicts)
+        return following
+
+    def _open_next(self, tx: Tx, items: Sequence[WorkItem]) -> list[WorkItem]:
+        """Each in its own order: extraction first, or the vector at once and fields beside it."""
+        by_order: dict[Order, list[WorkItem]] = {order: [] for order in Order}
+        for item in items:
+            by_order[Order(item.payload.get(ORDER, Order.EXTRACT_FIRST))].append(item)
+        opened = self._open(tx, by_order[Order.EXTRACT_FIRST], Stage.EXTRACT)
+        opened += self._open(tx, by_order[Order.EMBED_ONLY], Stage.EMBED)
+        opened += self._open(tx, by_order[Order.BESIDE], Stage.EMBED)
+        self.line.queue.open_next(
+            tx, self.claim, by_order[Order.BESIDE], Stage.EXTRACT, leased=False
+        )
+        return opened
+
+    def _open(self, tx: Tx, items: Sequence[WorkItem], stage: Stage) -> list[WorkItem]:
+        leased = stage in self.stages
+        return [*self.line.queue.open_next(tx, self.claim, items, stage, leased=leased).items]
+
+
+def _story(found: ExtractedText) -> str:
+    return f"text read: {len(found.text)} characters of {found.media_type}"
 
 
 def _write_texts(tx: Tx, items: Sequence[WorkItem], found: dict[int, ExtractedText]) -> None:

@@ -109,6 +109,9 @@ class DocumentLine:
     reason: str | None
     error_class: str | None
 
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:

@@ -32,7 +32,7 @@ def show_node(tx: Tx, tenant_id: str, node_id: str) -> dict[str, Any]:
     query = (
         _select(nodes, texts.c.body)
         .outerjoin(texts, texts.c.seq == nodes.c.seq)
-        .where(nodes.c.tenant_id == tenant_id, nodes.c.id == _valid_id(node_id))
+        .where(nodes.c.tenant_id == tenant_id, nodes.c.id == valid_node_id(node_id))
     )
     row = tx.execute(query).first()
     if row is None:
@@ -43,10 +43,11 @@ def show_node(tx: Tx, tenant_id: str, node_id: str) -> dict[str, Any]:
     found = tx.execute(vector).first()
     return _summary(row) | {
         "text": row.body or "",
-        "metadata": row.metadata,
+        "metadata": dict(row.metadata) | given_part(row, "metadata"),
         "has_embedding": found is not None,
         "embedding_drift": found.drift if found else None,
         "raw_key": row.raw_key,
+        "payload_ref": (row.given or {}).get("payload_ref"),
         "content_hash": row.content_hash,
         "created_at": _iso(row.created_at),
     }
@@ -97,7 +98,8 @@ def _summary(row: sa.Row[Any]) -> dict[str, Any]:
         "profile": row.profile,
         "media_type": row.media_type,
         # The fields and what is known of their making, together, as consumers of props expect.
-        "props": dict(row.fields) | extraction,
+        "props": given_part(row, "props") | dict(row.fields) | extraction,
+        "classes": list((row.given or {}).get("classes", ())),
         **extraction,
         **{name: _iso(getattr(row, name)) for name in _EMBEDDING},
         "updated_at": _iso(row.updated_at),
@@ -105,11 +107,16 @@ def _summary(row: sa.Row[Any]) -> dict[str, Any]:
     }
 
 
+def given_part(row: sa.Row[Any], name: str) -> dict[str, Any]:
+    """What whoever made the node said about it."""
+    return dict((row.given or {}).get(name) or {})
+
+
 def _iso(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
-def _valid_id(node_id: str) -> str:
+def valid_node_id(node_id: str) -> str:
     try:
         return str(uuid.UUID(node_id))
     except ValueError:

@@ -60,6 +60,15 @@ class Hit:
     snippet: str
     """Hits stand between HIT_START and HIT_END."""
 
+    def as_json(self) -> dict[str, object]:
+        return {
+            "id": self.id,
+            "title": self.title,
+            "url": self.url,
+            "score": self.score,
+            "snippet": self.snippet.replace(HIT_START, "<mark>").replace(HIT_END, "</mark>"),
+        }
+
 
 def _has_value(tx: Tx, name: str, value: str) -> sa.ColumnElement[bool]:
     postgres = tx.connection.dialect.name == "postgresql"

@@ -20,7 +20,9 @@ sources = sa.Table(
     sa.Column("name", Text, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("location", Text, nullable=False),
+    sa.Column("settings", Json, nullable=False, server_default="{}"),
     sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("removed_at", UtcDateTime),
     sa.UniqueConstraint("tenant_id", "name", name="uq_sources_tenant_name"),
 )
 
@@ -39,6 +41,8 @@ nodes = sa.Table(
     sa.Column("raw_key", sa.Text),
     sa.Column("metadata", Json, nullable=False),
     sa.Column("fields", Json, nullable=False),
+    # What whoever made the node said about it: classes, props, metadata, payload_ref.
+    sa.Column("given", Json),
     # Change marks: written together with success, and only then.
     sa.Column("content_hash", sa.Text),
     sa.Column("simhash", sa.BigInteger),
@@ -130,6 +134,8 @@ runs = sa.Table(
     sa.Column("source_id", Id, sa.ForeignKey("sources.id"), nullable=False),
     sa.Column("profile", sa.Text),
     sa.Column("force", sa.Boolean, nullable=False),
+    # Documents that are processed although they are unchanged.
+    sa.Column("forced", Json),
     sa.Column("status", sa.Text, nullable=False),
     sa.Column("paused_reason", Text),
     sa.Column("error", Text),
@@ -206,6 +212,7 @@ work_items = sa.Table(
     ),
     sa.Index(
         "ix_work_items_due",
+        "tenant_id",
         sa.text("priority DESC"),
         "id",
         sqlite_where=WAITING_ITEM,
@@ -248,6 +255,16 @@ workers = sa.Table(
     sa.Column("failed", sa.Integer, nullable=False),
 )
 
+idempotency_keys = sa.Table(
+    "idempotency_keys",
+    metadata,
+    sa.Column("tenant_id", sa.Text, primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("request_hash", sa.Text, nullable=False),
+    sa.Column("answer", Json),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+)
+
 events = sa.Table(
     "events",
     metadata,
@@ -255,10 +272,13 @@ events = sa.Table(
     sa.Column("tenant_id", sa.Text, nullable=False),
     sa.Column("run_id", Id),
     sa.Column("node_id", NodeId),
+    sa.Column("source", Text),
+    sa.Column("document", Text),
     sa.Column("stage", sa.Text, nullable=False),
     sa.Column("level", sa.Text, nullable=False),
     sa.Column("message", Text, nullable=False),
     sa.Column("at", UtcDateTime, nullable=False),
     sa.Index("ix_events_run", "run_id", "seq"),
+    sa.Index("ix_events_tenant", "tenant_id", "seq"),
     sqlite_autoincrement=True,
 )

@@ -4,6 +4,7 @@ import logging
 import os
 import platform
 import threading
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -37,6 +38,7 @@ class Heart:
         self._database = database
         self._queue = queue
         self._every_seconds = every_seconds
+        self._beat_at = time.monotonic()
         self._kept: list[Callable[[Tx], object]] = []
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._beat_on, name="penstock-heart", daemon=True)
@@ -61,6 +63,11 @@ class Heart:
             self._stopping.set()
             self._thread.join()
             self._beat("stopped")
+
+    @property
+    def quiet_seconds(self) -> float:
+        """How long ago the database last heard of this worker."""
+        return time.monotonic() - self._beat_at
 
     def started(self, items: Sequence[WorkItem]) -> None:
         """As an observer of the path, a heart only counts."""
@@ -91,6 +98,7 @@ class Heart:
                 # Each in a transaction of its own: whoever holds one row must not wait for another.
                 with self._database.write() as tx:
                     renew(tx)
+                self._beat_at = time.monotonic()
             except Exception as error:
                 # A heart that stops at an error loses every lease of a worker that lives. The
                 # lease outlasts several beats; the next one may get through.

@@ -18,18 +18,23 @@ from penstock.errors import ErrorClass
 from penstock.store.database import Tx
 from penstock.store.schema import (
     ACTIVE_ITEM,
+    ACTIVE_RUN,
     LEASED_ITEM,
     WAITING_ITEM,
     nodes,
+    runs,
     work_items,
 )
+from penstock.work.fairness import find_due, find_due_of
 from penstock.work.items import Claim, ItemStatus, NewItem, Outcome, Verdict, WorkItem
+from penstock.work.moves import Dispatch, Move
 from penstock.work.retry import RetryRules
 from penstock.work.rows import NO_LEASE, item_columns, item_from, new_row, record_attempt
 
 # Instead of a run: items that belong to none.
 NO_RUN = 0
 _NODE_STATUS = {Stage.EXTRACT: nodes.c.extraction_status, Stage.EMBED: nodes.c.embedding_status}
+_MADE_AT = {Stage.EXTRACT: nodes.c.extracted_at, Stage.EMBED: nodes.c.embedded_at}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,8 @@ class WorkQueue:
     rules: RetryRules
     lease_seconds: float = 60.0
     job_timeout_seconds: float = 1800.0
+    dispatch: Dispatch | None = None
+    """Hears of every move of an item, after it is committed."""
 
     def enqueue(
         self, tx: Tx, items: Sequence[NewItem], *, replace_active: bool = False
@@ -66,11 +73,13 @@ class WorkQueue:
         else:
             statement = insert.on_conflict_do_nothing(**conflict)
         rows = list({(i.node_id, i.stage): new_row(i, tx.now) for i in items}.values())
-        keys = work_items.c
-        found = tx.execute(statement.returning(keys.id, keys.node_id, keys.stage), rows)
-        recorded = {(row.node_id, Stage(row.stage)): row.id for row in found}
-        self._mark_nodes(tx, "queued", recorded)
-        return recorded
+        recorded = [
+            item_from(row) for row in tx.execute(statement.returning(*item_columns()), rows)
+        ]
+        self.note_moves(tx, recorded, ItemStatus.PENDING)
+        keys = {(item.node_id, item.stage): item.id for item in recorded}
+        self._mark_nodes(tx, "queued", keys)
+        return keys
 
     def claim(
         self,
@@ -82,32 +91,34 @@ class WorkQueue:
         run_id: int | None = None,
         tenant_id: str | None = None,
         not_runs: Collection[int] = (),
+        only: Collection[int] | None = None,
     ) -> Claim:
-        """Lease what is due: highest priority first, then oldest. May be empty.
+        """Lease what is due: highest priority first, tenants in turn, then oldest. May be empty.
 
         An item that has already taken a worker down with it is leased alone, so that it cannot
         take neighbours along the next time.
         """
-        due = (
-            sa.select(*item_columns())
-            .where(WAITING_ITEM, work_items.c.run_at <= tx.now, work_items.c.stage.in_(stages))
-            .where(not_of_runs(not_runs))
-            .order_by(work_items.c.priority.desc(), work_items.c.id)
-            .limit(limit)
-            .with_for_update(skip_locked=True)
+        due = sa.and_(
+            WAITING_ITEM,
+            work_items.c.run_at <= tx.now,
+            work_items.c.stage.in_(stages),
+            not_of_runs(not_runs),
+            _of_run(run_id),
+            sa.true() if only is None else work_items.c.id.in_(only),
         )
-        if run_id == NO_RUN:
-            due = due.where(work_items.c.run_id.is_(None))
-        elif run_id is not None:
-            due = due.where(work_items.c.run_id == run_id)
-        if tenant_id is not None:
-            due = due.where(work_items.c.tenant_id == tenant_id)
-        items = _together([item_from(row) for row in tx.execute(due)])
+        if run_id and tenant_id is None:
+            tenant_id = tx.execute(sa.select(runs.c.tenant_id).where(runs.c.id == run_id)).scalar()
+        if tenant_id is None:
+            rows = find_due(tx, due, limit)
+        else:
+            rows = find_due_of(tx, due, tenant_id, limit)
+        items = _together([item_from(row) for row in rows])
         claim = Claim(uuid.uuid4().hex, owner, tuple(items))
         if claim:
             lease = self._lease(tx, claim) | {"status": ItemStatus.PROCESSING}
             ours = work_items.c.id.in_(claim.ids)
             tx.execute(sa.update(work_items).where(ours).values(lease))
+            self.note_moves(tx, claim.items, ItemStatus.PROCESSING)
         return claim
 
     def start(self, tx: Tx, claim: Claim, items: Sequence[WorkItem]) -> list[WorkItem]:
@@ -146,8 +157,10 @@ class WorkQueue:
             .values(values)
             .returning(work_items.c.id)
         )
-        ours = set(tx.execute(done).scalars())
-        return [item for item in items if item.id in ours]
+        held = set(tx.execute(done).scalars())
+        ours = [item for item in items if item.id in held]
+        self.note_moves(tx, ours, ItemStatus.COMPLETE)
+        return ours
 
     def open_next(
         self, tx: Tx, claim: Claim, items: Sequence[WorkItem], stage: Stage, *, leased: bool
@@ -175,8 +188,11 @@ class WorkQueue:
             index_where=ACTIVE_ITEM,
             set_={name: insert.excluded[name] for name in taken_over.split()},
         )
-        found = tx.execute(statement.returning(*item_columns(), work_items.c.lease_token), rows)
-        ours = [item_from(row) for row in found if leased and row.lease_token == claim.token]
+        found = tx.execute(statement.returning(*item_columns()), rows)
+        opened = [item_from(row) for row in found]
+        self.note_moves(tx, opened, status)
+        # What was inserted or taken over in this very statement is under the lease it names.
+        ours = opened if leased else []
         if not leased:
             self._mark_nodes(tx, "queued", [(item.node_id, stage) for item in items])
         return replace(claim, items=tuple(sorted(ours, key=lambda item: item.id)))
@@ -200,6 +216,11 @@ class WorkQueue:
     def take_away(self, tx: Tx, *conditions: sa.ColumnElement[bool]) -> int:
         """Make pending again what somebody is at, at no cost to the items; they cannot write."""
         return self._to_pending(tx, sa.and_(LEASED_ITEM, *conditions), {})
+
+    def start_over(self, tx: Tx, *conditions: sa.ColumnElement[bool], note: str) -> int:
+        """The same with full budgets, and a note why."""
+        renewed = {"attempts": 0, "rescues": 0, "error_message": _appended(note)}
+        return self._to_pending(tx, sa.and_(LEASED_ITEM, *conditions), renewed)
 
     def take_back(self, tx: Tx, ids: Sequence[int], *, rescued: bool, note: str) -> int:
         """Make pending again what a dead worker held; a rescue is counted if it had begun."""
@@ -233,7 +254,10 @@ class WorkQueue:
             )
             .returning(*item_columns())
         )
-        return [item_from(row) for row in tx.execute(cancelled)]
+        items = [item_from(row) for row in tx.execute(cancelled)]
+        self.note_moves(tx, items, ItemStatus.CANCELLED)
+        self._unmark_nodes(tx, items)
+        return items
 
     def requeue(self, tx: Tx, *conditions: sa.ColumnElement[bool], note: str) -> list[WorkItem]:
         """Failed items become pending again, with full budgets and their history kept."""
@@ -259,11 +283,14 @@ class WorkQueue:
                     "updated_at": tx.now,
                     "finished_at": None,
                     "error_message": _appended(note),
+                    # A run that has ended is not changed by what comes after it.
+                    "run_id": sa.case((_its_run_is_active(), work_items.c.run_id), else_=None),
                 }
             )
             .returning(*item_columns())
         )
         items = [item_from(row) for row in tx.execute(again)]
+        self.note_moves(tx, items, ItemStatus.PENDING)
         self._mark_nodes(tx, "queued", [(item.node_id, item.stage) for item in items])
         return items
 
@@ -284,6 +311,8 @@ class WorkQueue:
             sa.update(work_items).where(_owned(claim, [item.id])).values(values)
         ).rowcount:
             record_attempt(tx, item, spent, claim.owner, fault)
+            now = replace(item, attempts=spent)
+            self.note_moves(tx, [now], values["status"], run_at=values["run_at"], fault=fault)
             if delay is not None:
                 self._mark_nodes(tx, "queued", [(item.node_id, item.stage)])
             return Verdict(item, fault, dead=delay is None)
@@ -295,11 +324,26 @@ class WorkQueue:
             sa.update(work_items)
             .where(which)
             .values(NO_LEASE | pending | values)
-            .returning(work_items.c.node_id, work_items.c.stage)
+            .returning(*item_columns())
         )
-        rows = [(row.node_id, Stage(row.stage)) for row in tx.execute(given_back)]
-        self._mark_nodes(tx, "queued", rows)
-        return len(rows)
+        items = [item_from(row) for row in tx.execute(given_back)]
+        self.note_moves(tx, items, ItemStatus.PENDING)
+        self._mark_nodes(tx, "queued", [(item.node_id, item.stage) for item in items])
+        return len(items)
+
+    def note_moves(
+        self,
+        tx: Tx,
+        items: Sequence[WorkItem],
+        status: ItemStatus,
+        *,
+        run_at: datetime | None = None,
+        fault: Fault | None = None,
+    ) -> None:
+        """Have whoever mirrors the items hear of it once it is committed."""
+        if self.dispatch is not None and items:
+            moves = [Move(item, status, tx.now, run_at, fault) for item in items]
+            tx.afterwards(self.dispatch.moved, moves)
 
     def _lease(self, tx: Tx, claim: Claim) -> dict[str, Any]:
         return {
@@ -313,6 +357,15 @@ class WorkQueue:
 
     def _expiry(self, tx: Tx) -> datetime:
         return tx.now + timedelta(seconds=self.lease_seconds)
+
+    def _unmark_nodes(self, tx: Tx, items: Sequence[WorkItem]) -> None:
+        """Nothing is under way for these any more: they are what they were made before."""
+        for stage, column in _NODE_STATUS.items():
+            ids = [item.node_id for item in items if item.stage is stage]
+            made = sa.case((_MADE_AT[stage].is_not(None), "ready"), else_=None)
+            if ids:
+                left = sa.update(nodes).where(nodes.c.id.in_(ids))
+                tx.execute(left.values({column.name: made}))
 
     def _mark_nodes(self, tx: Tx, status: str, pairs: Collection[tuple[str, Stage]]) -> None:
         for stage, column in _NODE_STATUS.items():
@@ -328,6 +381,18 @@ def not_of_runs(run_ids: Collection[int]) -> sa.ColumnElement[bool]:
     if not run_ids:
         return sa.true()
     return sa.or_(work_items.c.run_id.is_(None), work_items.c.run_id.not_in(run_ids))
+
+
+def _of_run(run_id: int | None) -> sa.ColumnElement[bool]:
+    if run_id is None:
+        return sa.true()
+    if run_id == NO_RUN:
+        return work_items.c.run_id.is_(None)
+    return work_items.c.run_id == run_id
+
+
+def _its_run_is_active() -> sa.ColumnElement[bool]:
+    return sa.exists().where(runs.c.id == work_items.c.run_id, ACTIVE_RUN)
 
 
 def replace_stage(item: WorkItem, stage: Stage) -> NewItem:

@@ -63,11 +63,11 @@ def sweep_expired(
     return Swept(
         freed=tuple(item_from(row) for row in unstarted),
         rescued=tuple(item_from(row) for row in spared),
-        dead=tuple(_bury(tx, row, max_rescues) for row in spent),
+        dead=tuple(_bury(tx, queue, row, max_rescues) for row in spent),
     )
 
 
-def _bury(tx: Tx, row: sa.Row[Any], max_rescues: int) -> Verdict:
+def _bury(tx: Tx, queue: WorkQueue, row: sa.Row[Any], max_rescues: int) -> Verdict:
     item = item_from(row)
     fault = Fault(
         ErrorClass.UNKNOWN,
@@ -82,4 +82,5 @@ def _bury(tx: Tx, row: sa.Row[Any], max_rescues: int) -> Verdict:
     }
     tx.execute(sa.update(work_items).where(work_items.c.id == item.id).values(values))
     record_attempt(tx, item, item.attempts, row.lease_owner, fault)
+    queue.note_moves(tx, [item], ItemStatus.FAILED, fault=fault)
     return Verdict(item, fault, dead=True)

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass
 from penstock.pipeline.closing import LAST_STAGE, bury, close_ended, close_failed
+from penstock.pipeline.telling import tell_failures
 from penstock.recovery import sweep
 from penstock.store.database import Tx
 from penstock.store.schema import WAITING_ITEM, nodes, work_items, workers
@@ -149,6 +150,7 @@ class QueueManager:
             verdicts = rules.fail(tx, claim, [(item, fault) for item in claim.items])
             dead = [verdict for verdict in verdicts if verdict.dead]
             bury(tx, dead)
+            tell_failures(tx, verdicts)
             close_failed(tx, dead)
         self._forget_claim(job_id)
         return bool(verdicts)

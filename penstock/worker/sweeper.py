@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from penstock.bootstrap import App
 from penstock.errors import PenstockError
-from penstock.recovery import recover
 from penstock.work.items import WorkItem
 from penstock.worker.callbacks import Callbacks
 from penstock.worker.control import Control
@@ -39,9 +38,7 @@ class Sweeper(threading.Thread):
 
     def _recover(self) -> None:
         try:
-            found = recover(
-                self._app.database, self._app.queue, max_rescues=self._app.settings.max_rescues
-            )
+            found = self._app.recover()
         except PenstockError as error:
             log.warning("recovery did not get through, the next sweep tries again: %s", error)
             return

@@ -116,12 +116,21 @@ def test_no_secret_is_in_what_people_are_shown(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("PENSTOCK_DSN", "postgresql://user:hidden@host/db?sslpassword=hidden")
     monkeypatch.setenv("REDIS_URL", "redis://:hidden@host:6379/0")
     monkeypatch.setenv("GROQ_API_KEY", "hidden")
+    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN"):
+        monkeypatch.setenv(f"PENSTOCK_S3_{name}", "hidden")
 
     settings = load_settings()
 
+    assert masked(settings)["s3_secret_access_key"] == "********"
     assert "hidden" not in str(masked(settings))
     assert "hidden" not in str(effective_values(settings))
     assert "hidden" not in repr(settings)
+
+
+def test_a_password_in_the_address_of_an_s3_server_is_not_shown() -> None:
+    settings = load_settings(s3_endpoint_url="http://user:hidden@127.0.0.1:9000")
+
+    assert masked(settings)["s3_endpoint_url"] == "http://user:********@127.0.0.1:9000"
 
 
 def test_a_bad_secret_is_not_repeated_in_the_message(monkeypatch: pytest.MonkeyPatch) -> None:

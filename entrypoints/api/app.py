@@ -1,0 +1,51 @@
+"""The application: routers, middleware, and the parts they work with."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
+
+from entrypoints.api.bodies import BodyLimit
+from entrypoints.api.problems import add_problem_handlers
+from entrypoints.api.ratelimit import TenantRates
+from entrypoints.api.routers import admin, health, jobs, nodes, runs, search, upload
+from entrypoints.api.tokens import TokenReader
+from penstock import __version__
+from penstock.bootstrap import open_app
+from penstock.settings import Settings, load_settings
+
+DESCRIPTION = """Nodes in, structured and searchable records out. Errors are problem documents
+(RFC 9457). Tokens are JWTs with the claims `tenant` and `scopes` (kg:read, kg:write,
+admin:refresh)."""
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The API on one set of settings."""
+    chosen = settings or load_settings()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        with open_app(chosen) as opened:
+            app.state.penstock = opened
+            yield
+
+    app = FastAPI(title="Penstock", version=__version__, description=DESCRIPTION, lifespan=lifespan)
+    app.state.tokens = TokenReader(chosen) if chosen.asks_for_tokens else None
+    app.state.rates = TenantRates(chosen.api_requests_per_minute)
+    for module in (nodes, upload, search, runs, admin, jobs, health):
+        app.include_router(module.router)
+    add_problem_handlers(app)
+    app.add_middleware(
+        BodyLimit,
+        json_bytes=chosen.api_max_json_bytes,
+        upload_bytes=chosen.api_max_request_bytes,
+    )
+    if chosen.api_cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(chosen.api_cors_origins),
+            allow_methods=["*"],
+            allow_headers=["*"],
+        )
+    return app

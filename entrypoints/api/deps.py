@@ -1,0 +1,80 @@
+"""What endpoints are given: the parts of the application, and who asks."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Query, Request
+
+from entrypoints.api.problems import Problem
+from entrypoints.api.ratelimit import TenantRates
+from entrypoints.api.tokens import Principal, Scope, TokenReader
+from penstock.bootstrap import App
+from penstock.errors import UsageError
+
+
+def get_app(request: Request) -> App:
+    app: App = request.app.state.penstock
+    return app
+
+
+def get_principal(
+    request: Request, authorization: Annotated[str | None, Header(include_in_schema=False)] = None
+) -> Principal:
+    """Who asks, counted against what their tenant may ask in a minute."""
+    reader: TokenReader | None = request.app.state.tokens
+    if reader is None:
+        tenant = request.app.state.penstock.settings.tenant
+        return Principal(tenant, frozenset(Scope), bound=False)
+    principal = reader.read(authorization)
+    rates: TenantRates = request.app.state.rates
+    wait_seconds = rates.take(principal.tenant_id)
+    if wait_seconds:
+        raise Problem(
+            429,
+            f"tenant {principal.tenant_id} asks more often than it may",
+            headers={"Retry-After": str(wait_seconds)},
+        )
+    return principal
+
+
+def require(scope: Scope) -> Callable[..., Principal]:
+    """Whoever asks must have this scope."""
+
+    def check(principal: Annotated[Principal, Depends(get_principal)]) -> Principal:
+        if scope not in principal.scopes:
+            raise Problem(403, f"the token lacks the scope {scope}")
+        return principal
+
+    return check
+
+
+def tenant_of(principal: Principal, named: str | None) -> str:
+    """The tenant that a request is about; a token's holder may name no other than its own."""
+    if named is None:
+        return principal.tenant_id
+    if not named.strip() or "\x00" in named:
+        raise UsageError("tenant_id is empty or holds a NUL")
+    if principal.bound and named != principal.tenant_id:
+        raise Problem(403, f"the token is for tenant {principal.tenant_id}, not for {named}")
+    return named
+
+
+def read_tenant(scope: Scope) -> Any:
+    """The tenant of a request that names it in its query."""
+
+    def read(
+        principal: Annotated[Principal, Depends(require(scope))],
+        tenant_id: Annotated[str | None, Query(description="Whose; default: the token's")] = None,
+    ) -> str:
+        return tenant_of(principal, tenant_id)
+
+    return Depends(read)
+
+
+AppDep = Annotated[App, Depends(get_app)]
+Reader = Annotated[Principal, Depends(require(Scope.READ))]
+Writer = Annotated[Principal, Depends(require(Scope.WRITE))]
+Admin = Annotated[Principal, Depends(require(Scope.ADMIN))]
+ReadTenant = Annotated[str, read_tenant(Scope.READ)]
+WriteTenant = Annotated[str, read_tenant(Scope.WRITE)]
+AdminTenant = Annotated[str, read_tenant(Scope.ADMIN)]

@@ -1,0 +1,174 @@
+"""What goes over the wire, in and out."""
+
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
+
+from penstock.crawl.payload import check_reference
+from penstock.intake.request import NewNode
+
+MOST_CLASSES = 50
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
+
+
+def _usable_reference(reference: str) -> str:
+    wrong = check_reference(reference)
+    if wrong:
+        raise ValueError(wrong)
+    return reference
+
+
+Reference = Annotated[
+    str, StringConstraints(min_length=1, max_length=4096), AfterValidator(_usable_reference)
+]
+
+_RESUME: dict[str, Any] = {
+    "classes": ["Resume"],
+    "props": {"name": "Ada Park", "resume_text": "Ada Park\nData engineer, eight years …"},
+    "tenant_id": "default",
+    "extract_before_embed": True,
+}
+
+
+class NodeIn(BaseModel):
+    """A node to be made. Its text comes from `payload_ref`, else from the props text, resume_text,
+    content, body or description."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_RESUME]})
+
+    classes: list[Name] = Field([], max_length=MOST_CLASSES, description="Resume, JobPosting, …")
+    props: dict[str, Any] = Field({}, description="Anything; some of it may be the text")
+    payload_ref: Reference | None = Field(
+        None, description="Where its bytes lie: s3://, http(s)://, or file:// below an allowed root"
+    )
+    metadata: dict[str, Any] = {}
+    tenant_id: Name | None = Field(None, description="Whose; default: the token's")
+    profile: Name | None = Field(None, description="Fields to extract; default: by classes")
+    extract: bool | None = Field(None, description="Default: EXTRACTION_ENABLED")
+    extract_before_embed: bool | None = Field(None, description="Default: EXTRACTION_MODE")
+
+    @model_validator(mode="after")
+    def _one_wish(self) -> "NodeIn":
+        if self.extract is False and self.extract_before_embed:
+            raise ValueError("extract_before_embed asks for the extraction that extract forbids")
+        return self
+
+    def as_new_node(self) -> NewNode:
+        return NewNode(
+            classes=self.classes,
+            props=self.props,
+            metadata=self.metadata,
+            payload_ref=self.payload_ref,
+            profile=self.profile,
+            extract=self.extract,
+            extract_before_embed=self.extract_before_embed,
+        )
+
+
+class NodeAccepted(BaseModel):
+    """The node and the jobs that work on it."""
+
+    id: str
+    embedding_status: str = Field(examples=["queued", "pending_extraction", "ready"])
+    job_id: int | None
+    extraction_status: str | None
+    extraction_job_id: int | None
+
+
+class BatchIn(BaseModel):
+    """Nodes to be made together: all or none, unless `continue_on_error`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    nodes: list[dict[str, Any]] = Field(min_length=1, examples=[[_RESUME]])
+    continue_on_error: bool = Field(False, description="Make the others when some are wrong")
+    tenant_id: Name | None = Field(None, description="Of nodes that name none")
+
+
+class BatchResult(BaseModel):
+    """What became of one node of a batch, at the same place."""
+
+    index: int
+    id: str | None = None
+    embedding_status: str | None = None
+    job_id: int | None = None
+    extraction_status: str | None = None
+    extraction_job_id: int | None = None
+    error: str | None = None
+
+
+class BatchAccepted(BaseModel):
+    created: int
+    failed: int
+    results: list[BatchResult]
+
+
+class RequeueIn(BaseModel):
+    """Which nodes go back to work. Without a status: those that are not done."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"tenant_id": "default", "only_null_status": True, "limit": 2000}]
+        },
+    )
+
+    tenant_id: Name | None = None
+    status: Name | None = Field(None, examples=["failed", "queued"])
+    only_null_status: bool = False
+    only_missing_embedding: bool = False
+    backfill_ready: bool = Field(
+        False, description="Mark nodes ready that have their vector but do not say so"
+    )
+    node_ids: list[str] | None = Field(None, max_length=2000)
+    limit: int = Field(2000, ge=0, description="At most 2000; more is taken for 2000")
+
+
+class Requeued(BaseModel):
+    requested: int
+    enqueued: int
+    backfilled: int
+
+
+class ReplayIn(BaseModel):
+    """Which dead letters are tried again; without ids, the oldest."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tenant_id: Name | None = None
+    ids: list[int] | None = Field(None, max_length=2000)
+    limit: int = Field(2000, ge=0)
+
+
+class RunIn(BaseModel):
+    """A source to be ingested now."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"source": "acme", "force": False}]}
+    )
+
+    source: Annotated[str, StringConstraints(min_length=1, max_length=4096)] = Field(
+        description="A source's name, a URL, or s3://bucket/prefix"
+    )
+    tenant_id: Name | None = None
+    profile: Name | None = None
+    force: bool = False
+    documents: list[str] = Field([], max_length=1000, description="Processed although unchanged")
+
+
+class JobIn(BaseModel):
+    """Work to be done on a node."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    node_id: str
+    stage: str = Field("extract", pattern="^(extract|embed)$")
+    priority: int = Field(0, ge=-1000, le=1000)
+    tenant_id: Name | None = None

@@ -1,0 +1,91 @@
+"""Extraction jobs: the work items behind the queues, one by one."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Response
+
+from entrypoints.api.deps import AppDep, ReadTenant, Writer, WriteTenant, tenant_of
+from entrypoints.api.models import JobIn
+from penstock.documents import Stage
+from penstock.errors import NotFound
+from penstock.operations import jobs
+from penstock.operations.requeue import Requeue, requeue_nodes
+from penstock.search.nodes import valid_node_id
+from penstock.work.items import ItemStatus
+
+router = APIRouter(prefix="/extraction-jobs", tags=["jobs"])
+JobId = Annotated[int, Path(ge=1, le=2**63 - 1)]
+BigId = Annotated[int | None, Query(ge=0, le=2**63 - 1)]
+
+
+@router.get("")
+def list_jobs(
+    app: AppDep,
+    tenant_id: ReadTenant,
+    stage: Stage = Stage.EXTRACT,
+    status: ItemStatus | None = None,
+    node_id: str | None = None,
+    run_id: BigId = None,
+    error_class: Annotated[str | None, Query(max_length=50, pattern="^[a-z_]+$")] = None,
+    before: BigId = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+) -> dict[str, Any]:
+    """Jobs, newest first; `stage` shows those of text and embed."""
+    node = None if node_id is None else valid_node_id(node_id)
+    wanted = jobs.JobFilter(tenant_id, (stage,), status, node, run_id, error_class, before)
+    with app.database.read() as tx:
+        found = jobs.list_jobs(tx, wanted, limit)
+    return {"jobs": found, "next_before": found[-1]["id"] if len(found) == limit else None}
+
+
+@router.post("")
+def create_job(app: AppDep, principal: Writer, body: JobIn) -> dict[str, Any]:
+    """Have a node extracted or embedded; a job that is active already is not doubled."""
+    tenant_id, node_id = tenant_of(principal, body.tenant_id), valid_node_id(body.node_id)
+    stage = Stage(body.stage)
+    wanted = Requeue(tenant_id, stage, node_ids=[node_id], limit=1)
+    with app.database.write() as tx:
+        done = requeue_nodes(tx, app.queue, wanted, app.embedder.identity)
+        if not done.requested:
+            raise NotFound(f"there is no node {node_id}")
+        mine = jobs.JobFilter(tenant_id, tuple(Stage), node_id=node_id)
+        active = [job for job in jobs.list_jobs(tx, mine, 20) if job["finished_at"] is None]
+    return {"enqueued": bool(done.enqueued), "job": active[0]}
+
+
+@router.get("/statistics")
+def count_jobs(app: AppDep, tenant_id: ReadTenant) -> dict[str, dict[str, int]]:
+    """Jobs by stage and status."""
+    with app.database.read() as tx:
+        return jobs.count_jobs(tx, tenant_id)
+
+
+@router.get("/{job_id}")
+def show_job(app: AppDep, tenant_id: ReadTenant, job_id: JobId) -> dict[str, Any]:
+    """One job, with the history of its failed attempts."""
+    with app.database.read() as tx:
+        return jobs.show_job(tx, tenant_id, job_id)
+
+
+@router.post("/{job_id}/retry")
+def retry_job(app: AppDep, tenant_id: WriteTenant, job_id: JobId) -> dict[str, Any]:
+    """Start a job over that is processing or failed; a worker that is at it is fenced out."""
+    with app.database.write() as tx:
+        jobs.retry_job(tx, app.queue, tenant_id, job_id)
+        return jobs.show_job(tx, tenant_id, job_id)
+
+
+@router.post("/{job_id}/cancel")
+def cancel_job(app: AppDep, tenant_id: WriteTenant, job_id: JobId) -> dict[str, Any]:
+    """Cancel a job that has not ended."""
+    jobs.cancel_job(app.database, app.queue, tenant_id, job_id)
+    with app.database.read() as tx:
+        return jobs.show_job(tx, tenant_id, job_id)
+
+
+@router.delete("/{job_id}", status_code=204)
+def delete_job(app: AppDep, tenant_id: WriteTenant, job_id: JobId) -> Response:
+    """Forget a job that has ended, with its history."""
+    with app.database.write() as tx:
+        jobs.delete_job(tx, tenant_id, job_id)
+    return Response(status_code=204)

@@ -1,0 +1,122 @@
+"""Nodes: made, shown, refreshed, deleted."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Response
+from pydantic import ValidationError
+
+from entrypoints.api.deps import AdminTenant, AppDep, ReadTenant, Writer, WriteTenant, tenant_of
+from entrypoints.api.models import BatchAccepted, BatchIn, BatchResult, NodeAccepted, NodeIn
+from entrypoints.api.problems import Problem
+from entrypoints.api.tokens import Principal
+from penstock.bootstrap import App
+from penstock.errors import PenstockError, UsageError
+from penstock.intake.request import Accepted, NewNode
+from penstock.llm.profiles import profile_named
+
+router = APIRouter(tags=["nodes"])
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        description="The same request under the same key is done once and answered alike",
+    ),
+]
+
+
+@router.post("/nodes")
+def create_node(app: AppDep, principal: Writer, body: NodeIn, key: Key = None) -> NodeAccepted:
+    """Make a node; embedding and extraction follow as jobs."""
+    tenant_id = tenant_of(principal, body.tenant_id)
+    (accepted,) = _accept(app, tenant_id, [body.as_new_node()], key)
+    return NodeAccepted(**accepted.as_json())
+
+
+@router.post("/nodes/batch")
+def create_nodes(app: AppDep, principal: Writer, body: BatchIn, key: Key = None) -> BatchAccepted:
+    """Make many nodes in one transaction."""
+    most = app.settings.node_batch_max
+    if len(body.nodes) > most:
+        raise UsageError(
+            f"a batch holds at most {most} nodes (NODE_BATCH_MAX), not {len(body.nodes)}"
+        )
+    read = [_read(principal, body, raw) for raw in body.nodes]
+    wrong = {n: one for n, one in enumerate(read) if isinstance(one, str)}
+    if wrong and not body.continue_on_error:
+        number, what = next(iter(wrong.items()))
+        raise Problem(422, f"nodes.{number}: {what}", errors=_listed(wrong))
+    good = {n: one for n, one in enumerate(read) if not isinstance(one, str)}
+    accepted = _accept_by_tenant(app, good, key)
+    results = [
+        BatchResult(index=n, **accepted[n].as_json())
+        if n in accepted
+        else BatchResult(index=n, error=wrong[n])
+        for n in range(len(read))
+    ]
+    return BatchAccepted(created=len(accepted), failed=len(wrong), results=results)
+
+
+@router.get("/nodes/{node_id}")
+def show_node(app: AppDep, tenant_id: ReadTenant, node_id: str) -> dict[str, Any]:
+    """A node with its text, fields and everything known about its processing."""
+    from penstock.search.nodes import show_node as show
+
+    with app.database.read() as tx:
+        return show(tx, tenant_id, node_id)
+
+
+@router.post("/nodes/{node_id}/refresh")
+def refresh_node(app: AppDep, tenant_id: AdminTenant, node_id: str) -> dict[str, Any]:
+    """Do a node again although nothing has changed; once, however often it is asked for."""
+    from penstock.operations.refresh import refresh_node as refresh
+
+    with app.database.write() as tx:
+        return refresh(tx, app.queue, tenant_id, node_id)
+
+
+@router.delete("/nodes/{node_id}", status_code=204)
+def delete_node(app: AppDep, tenant_id: WriteTenant, node_id: str) -> Response:
+    """Delete a node: its row, text, vectors, jobs and raw bytes."""
+    from penstock.operations.deletion import delete_node as delete
+
+    delete(app.database, app.queue, app.raw, tenant_id, node_id)
+    return Response(status_code=204)
+
+
+def _read(principal: Principal, body: BatchIn, raw: dict[str, Any]) -> tuple[str, NewNode] | str:
+    """A node of a batch with its tenant, or what is wrong with it."""
+    try:
+        node = NodeIn.model_validate(raw)
+        if node.profile is not None:
+            profile_named(node.profile)
+        return tenant_of(principal, node.tenant_id or body.tenant_id), node.as_new_node()
+    except ValidationError as error:
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg']}"
+    except (PenstockError, Problem) as error:
+        return str(getattr(error, "detail", error))
+
+
+def _accept_by_tenant(
+    app: App, good: dict[int, tuple[str, NewNode]], key: str | None
+) -> dict[int, Accepted]:
+    tenants = list(dict.fromkeys(tenant_id for tenant_id, _ in good.values()))
+    if len(tenants) > 1:
+        raise UsageError("a batch is of one tenant; send one for each")
+    if not good:
+        return {}
+    accepted = _accept(app, tenants[0], [node for _, node in good.values()], key)
+    return dict(zip(good, accepted, strict=True))
+
+
+def _accept(app: App, tenant_id: str, new: list[NewNode], key: str | None) -> list[Accepted]:
+    accepted = app.intake.accept(tenant_id, new, key=key)
+    if app.settings.embedding.asynchronous:
+        return accepted
+    return app.embed_now(accepted)
+
+
+def _listed(wrong: dict[int, str]) -> list[dict[str, Any]]:
+    return [{"where": f"nodes.{number}", "what": what} for number, what in wrong.items()]

@@ -1,0 +1,127 @@
+"""Runs: started through Prefect, watched through the store."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi.responses import StreamingResponse
+
+from entrypoints.api.deps import AppDep, ReadTenant, Writer, WriteTenant, tenant_of
+from entrypoints.api.events import stream_log
+from entrypoints.api.models import RunIn
+from entrypoints.api.prefect_runs import start_ingest
+from penstock.crawl.source import is_remote
+from penstock.errors import PenstockError, UsageError
+from penstock.events.log import PAGE, read_log
+from penstock.runs.lifecycle import abort_run, read_run
+from penstock.runs.report import group_failures, list_documents, list_reports, report_run
+
+router = APIRouter(prefix="/runs", tags=["runs"])
+RunId = Annotated[int, Path(ge=1, le=2**63 - 1)]
+After = Annotated[int, Query(ge=0, le=2**63 - 1, description="Go on after this sequence number")]
+Stages = Annotated[list[str], Query(description="ING, CRL, TXT, LLM, EMB", max_length=5)]
+
+
+@router.get("")
+def list_runs(
+    app: AppDep, tenant_id: ReadTenant, limit: Annotated[int, Query(ge=1, le=200)] = 20
+) -> list[dict[str, Any]]:
+    """Runs, newest first."""
+    with app.database.read() as tx:
+        return [report.as_json() for report in list_reports(tx, tenant_id, limit)]
+
+
+@router.post("", status_code=202)
+def start_run(app: AppDep, principal: Writer, body: RunIn) -> dict[str, Any]:
+    """Record a run and have a Prefect worker do it (deployment `ingest/ingest`)."""
+    tenant_id = tenant_of(principal, body.tenant_id)
+    _refuse_local(app, body.source, tenant_id)
+    run = app.open_run(
+        body.source,
+        tenant_id,
+        profile=body.profile,
+        force=body.force,
+        documents=body.documents,
+    )
+    try:
+        flow_run_id = start_ingest(run)
+    except PenstockError as error:
+        abort_run(app.database, app.queue, run.id, reason=f"it could not be started: {error}")
+        raise
+    with app.database.read() as tx:
+        return report_run(tx, run.id).as_json() | {"flow_run_id": flow_run_id}
+
+
+@router.get("/{run_id}")
+def show_run(
+    app: AppDep,
+    tenant_id: ReadTenant,
+    run_id: RunId,
+    documents: Annotated[int, Query(ge=0, le=10_000, description="How many to list")] = 100,
+) -> dict[str, Any]:
+    """A run: progress, failures by class, and documents, those that failed first."""
+    with app.database.read() as tx:
+        report = report_run(tx, run_id, tenant_id)
+        failures = [group.as_json() for group in group_failures(tx, run_id)]
+        lines = [line.as_json() for line in list_documents(tx, run_id, documents)]
+    return report.as_json() | {"failures": failures, "documents": lines}
+
+
+@router.post("/{run_id}/abort")
+def abort(app: AppDep, tenant_id: WriteTenant, run_id: RunId) -> dict[str, Any]:
+    """End a run now. What it had not done is taken up by the source's next run."""
+    with app.database.read() as tx:
+        read_run(tx, run_id, tenant_id)
+    abort_run(app.database, app.queue, run_id, reason="aborted over HTTP")
+    with app.database.read() as tx:
+        return report_run(tx, run_id).as_json()
+
+
+@router.get("/{run_id}/logs")
+def show_logs(
+    app: AppDep,
+    tenant_id: ReadTenant,
+    run_id: RunId,
+    after: After = 0,
+    stage: Stages = [],  # noqa: B006 - FastAPI copies defaults
+    level: Annotated[str | None, Query(description="INFO, WARNING or ERROR")] = None,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = PAGE,
+) -> dict[str, Any]:
+    """Lines of the run's log in sequence; `next_after` is where to go on."""
+    with app.database.read() as tx:
+        read_run(tx, run_id, tenant_id)
+        lines = read_log(tx, run_id, after=after, stages=stage, level=level, limit=limit)
+    shown = [line.as_json() for line in lines]
+    return {"lines": shown, "next_after": lines[-1].seq if lines else after}
+
+
+@router.get("/{run_id}/events")
+def stream_events(
+    request: Request,
+    app: AppDep,
+    tenant_id: ReadTenant,
+    run_id: RunId,
+    after: After = 0,
+    stage: Stages = [],  # noqa: B006 - FastAPI copies defaults
+    level: str | None = None,
+    last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
+) -> StreamingResponse:
+    """The log as server-sent events until the run has ended; `Last-Event-ID` goes on after it."""
+    with app.database.read() as tx:
+        read_run(tx, run_id, tenant_id)
+        read_log(tx, run_id, stages=stage, level=level, limit=1)
+    start = int(last_event_id) if last_event_id and last_event_id.isdecimal() else after
+    lines: AsyncIterator[str] = stream_log(
+        app, request.is_disconnected, run_id, after=min(start, 2**63 - 1), stages=stage, level=level
+    )
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(lines, media_type="text/event-stream", headers=headers)
+
+
+def _refuse_local(app: AppDep, source: str, tenant_id: str) -> None:
+    """Whoever asks over HTTP may not have the server read files of its own machine."""
+    if app.sources.find(source, tenant_id) is None and not is_remote(source):
+        raise UsageError(
+            f"{source!r} is neither the name of a source nor a URL: folders of the server are "
+            "added by its operator, with `penstock source add`"
+        )

@@ -1,0 +1,40 @@
+"""Search."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+
+from entrypoints.api.deps import AppDep, ReadTenant
+from penstock.errors import UsageError
+from penstock.search.query import Filters
+
+router = APIRouter(tags=["search"])
+
+
+@router.get("/search")
+def search(
+    app: AppDep,
+    tenant_id: ReadTenant,
+    q: Annotated[str, Query(min_length=1, max_length=2000, examples=["hydraulic modelling"])],
+    mode: Literal["hybrid", "text", "vector"] = "hybrid",
+    source: str | None = None,
+    profile: str | None = None,
+    field: Annotated[list[str], Query(description="primary_skills=Python", max_length=20)] = [],  # noqa: B006 - FastAPI copies defaults
+    limit: Annotated[int, Query(ge=1, le=200)] = 10,
+) -> dict[str, Any]:
+    """Documents by words, by meaning, or by both, best first; hits are marked in the snippets."""
+    filters = Filters(tenant_id, _stored(source), _stored(profile), dict(map(_pair, field)))
+    hits = app.search(_stored(q) or "", filters, mode, limit)
+    return {"query": q, "mode": mode, "hits": [hit.as_json() for hit in hits]}
+
+
+def _pair(one: str) -> tuple[str, str]:
+    name, equals, value = one.partition("=")
+    if not (name and equals and value):
+        raise UsageError(f"field={one}: write it as name=value")
+    return name, value
+
+
+def _stored(text: str | None) -> str | None:
+    """As the store would hold it: no text there has a NUL."""
+    return None if text is None else text.replace("\x00", "\ufffd")

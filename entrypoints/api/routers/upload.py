@@ -1,0 +1,73 @@
+"""Files, sent as they are."""
+
+import hashlib
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, File, Form, UploadFile
+
+from entrypoints.api.deps import AppDep, Writer, tenant_of
+from entrypoints.api.problems import Problem
+from penstock.bootstrap import App
+from penstock.crawl.extension import extension_for
+from penstock.errors import DocumentFault, UsageError
+from penstock.intake.request import NewNode, StoredPayload
+from penstock.store.identifiers import new_node_id
+
+router = APIRouter(tags=["nodes"])
+# As words: a form's yes-or-no field that is missing would be taken for no.
+Wish = Annotated[Literal["true", "false"] | None, Form()]
+_WISHES = {"true": True, "false": False, None: None}
+# In the place of a source's name, for what comes from no source.
+_UPLOADS = "uploads"
+
+
+@router.post("/upload")
+def upload(
+    app: AppDep,
+    principal: Writer,
+    files: Annotated[list[UploadFile], File(description="At most PENSTOCK_UPLOAD_MAX_FILES")],
+    tenant_id: Annotated[str | None, Form()] = None,
+    profile: Annotated[str | None, Form()] = None,
+    classes: Annotated[str | None, Form(description="Separated by commas")] = None,
+    extract: Wish = None,
+    extract_before_embed: Wish = None,
+) -> dict[str, Any]:
+    """Take files through text, extraction and embedding; one node each."""
+    tenant = tenant_of(principal, tenant_id)
+    most = app.settings.upload_max_files
+    if len(files) > most:
+        raise UsageError(f"an upload holds at most {most} files, not {len(files)}")
+    named = [name.strip() for name in (classes or "").split(",") if name.strip()]
+    stored = [_store(app, tenant, file) for file in files]
+    new = [
+        NewNode(
+            classes=named,
+            profile=profile,
+            extract=_WISHES[extract],
+            extract_before_embed=_WISHES[extract_before_embed],
+            upload=one,
+        )
+        for one in stored
+    ]
+    accepted = app.intake.accept(tenant, new)
+    results = [
+        {"filename": one.name, "size": one.size, **node.as_json()}
+        for one, node in zip(stored, accepted, strict=True)
+    ]
+    return {"created": len(results), "results": results}
+
+
+def _store(app: App, tenant_id: str, file: UploadFile) -> StoredPayload:
+    """The file in the raw store. Its parser has spooled it to disk; one at a time is in memory."""
+    name = (file.filename or "file").replace("\x00", "")
+    most = app.settings.max_document_bytes
+    content = file.file.read(most + 1)
+    if len(content) > most:
+        raise Problem(413, f"{name} is larger than the {most} bytes a document may have")
+    extension = extension_for(name, file.content_type)
+    try:
+        key = app.raw.put(tenant_id, _UPLOADS, f"{new_node_id()}/{name}", content, extension)
+    except DocumentFault as error:
+        raise Problem(503, str(error)) from error
+    digest = hashlib.sha256(content).hexdigest()
+    return StoredPayload(key, name, len(content), file.content_type, digest)

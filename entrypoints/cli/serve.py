@@ -1,0 +1,48 @@
+"""`penstock serve`: the HTTP API."""
+
+import ipaddress
+import logging
+from typing import Annotated
+
+import typer
+
+from entrypoints.cli.output import errors
+from penstock.errors import UsageError
+from penstock.settings import Settings, load_settings
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free one.")] = 8000,
+) -> None:
+    """Serve the HTTP API until stopped. Other addresses than loopback need tokens."""
+    settings = load_settings()
+    _refuse_open_door(settings, host)
+    import uvicorn
+
+    from entrypoints.api.app import create_app
+
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    guarded = "with tokens" if settings.asks_for_tokens else "without tokens, on this machine only"
+    errors.print(f"serving {guarded}; the API is described at /docs", highlight=False)
+    uvicorn.run(create_app(settings), host=host, port=port, log_level="info", access_log=False)
+
+
+def _refuse_open_door(settings: Settings, host: str) -> None:
+    if settings.asks_for_tokens or _is_loopback(host):
+        return
+    raise UsageError(
+        f"--host {host} can be reached by others, and nothing asks them for a token: set "
+        "PENSTOCK_API_JWT_SECRET or PENSTOCK_API_JWT_PUBLIC_KEY, or listen on 127.0.0.1"
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

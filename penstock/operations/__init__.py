@@ -1,0 +1,1 @@
+"""What operators do with nodes and jobs: look, requeue, retry, cancel, replay, refresh, delete."""

@@ -1,0 +1,146 @@
+"""Figures for monitoring: depth, age, rate, latency, errors, models, dead letters."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from penstock.documents import Stage
+from penstock.store.database import Tx
+from penstock.store.schema import (
+    ACTIVE_RUN,
+    LEASED_ITEM,
+    WAITING_ITEM,
+    attempts,
+    extractions,
+    model_calls,
+    runs,
+    work_items,
+    workers,
+)
+from penstock.work.items import ItemStatus
+
+# Latencies and rates are those of the newest so many jobs: cheap, and about now.
+SAMPLE = 1000
+QUANTILES = (0.5, 0.95, 0.99)
+ALIVE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class StageFigures:
+    """One stage at this moment."""
+
+    waiting: int
+    retrying: int
+    processing: int
+    dead: int
+    oldest_waiting_seconds: float
+    done_per_second: float
+    latency_seconds: dict[float, float]
+
+
+def stage_figures(tx: Tx, stage: Stage) -> StageFigures:
+    waiting = _count(tx, stage, ItemStatus.PENDING)
+    rows = _newest_done(tx, stage)
+    return StageFigures(
+        waiting=waiting,
+        retrying=_count(tx, stage, ItemStatus.RETRY_PENDING),
+        processing=_count(tx, stage, ItemStatus.PROCESSING),
+        dead=_count(tx, stage, ItemStatus.FAILED),
+        oldest_waiting_seconds=_oldest_age(tx, stage),
+        done_per_second=_rate(tx, rows),
+        latency_seconds=_quantiles([_took(row) for row in rows]),
+    )
+
+
+def failed_attempts(tx: Tx) -> dict[str, int]:
+    """Failed attempts so far, by class."""
+    query = sa.select(attempts.c.error_class, sa.func.count()).group_by(attempts.c.error_class)
+    return {row[0]: row[1] for row in tx.execute(query)}
+
+
+def completed_items(tx: Tx) -> int:
+    """Items that workers have completed since the first of them."""
+    total = sa.func.coalesce(sa.func.sum(workers.c.completed), 0)
+    return int(tx.execute(sa.select(total)).scalar_one())
+
+
+def model_figures(tx: Tx) -> list[sa.Row[Any]]:
+    """Calls, tokens and cost so far, by model and outcome."""
+    c = model_calls.c
+    sums = [
+        sa.func.sum(c.prompt_tokens).label("prompt_tokens"),
+        sa.func.sum(c.completion_tokens).label("completion_tokens"),
+        sa.func.sum(c.cost_usd).label("cost_usd"),
+    ]
+    query = sa.select(c.model, c.outcome, sa.func.count().label("calls"), *sums)
+    return list(tx.execute(query.group_by(c.model, c.outcome).order_by(c.model, c.outcome)))
+
+
+def fallback_rate(tx: Tx) -> float:
+    """The share of the newest extractions that the fallback model had to answer."""
+    newest = sa.select(extractions.c.fallback_reason).order_by(extractions.c.id.desc())
+    reasons = tx.execute(newest.limit(SAMPLE)).scalars().all()
+    return sum(reason is not None for reason in reasons) / len(reasons) if reasons else 0.0
+
+
+def live_workers(tx: Tx) -> int:
+    alive = sa.and_(workers.c.status == "running", workers.c.heartbeat_at > tx.now - ALIVE)
+    return int(tx.execute(sa.select(sa.func.count()).where(alive)).scalar_one())
+
+
+def active_runs(tx: Tx) -> int:
+    return int(
+        tx.execute(sa.select(sa.func.count()).select_from(runs).where(ACTIVE_RUN)).scalar_one()
+    )
+
+
+def _count(tx: Tx, stage: Stage, status: ItemStatus) -> int:
+    c = work_items.c
+    counted = sa.select(sa.func.count()).where(c.stage == stage, c.status == status)
+    if status in (ItemStatus.PENDING, ItemStatus.RETRY_PENDING):
+        # Said literally, so that the small index of what waits is used and not the whole table.
+        counted = counted.where(WAITING_ITEM)
+    elif status is ItemStatus.PROCESSING:
+        counted = counted.where(LEASED_ITEM)
+    return int(tx.execute(counted).scalar_one())
+
+
+def _oldest_age(tx: Tx, stage: Stage) -> float:
+    c = work_items.c
+    due = sa.and_(WAITING_ITEM, c.stage == stage, c.status == ItemStatus.PENDING)
+    oldest: datetime | None = tx.execute(sa.select(sa.func.min(c.created_at)).where(due)).scalar()
+    return 0.0 if oldest is None else max(0.0, (tx.now - oldest).total_seconds())
+
+
+def _newest_done(tx: Tx, stage: Stage) -> list[sa.Row[Any]]:
+    c = work_items.c
+    done = sa.and_(c.stage == stage, c.status == ItemStatus.COMPLETE, c.started_at.is_not(None))
+    newest = sa.select(c.started_at, c.finished_at).where(done).order_by(c.id.desc())
+    return list(tx.execute(newest.limit(SAMPLE)))
+
+
+def _took(row: sa.Row[Any]) -> float:
+    return max(0.0, float((row.finished_at - row.started_at).total_seconds()))
+
+
+def _rate(tx: Tx, rows: Sequence[sa.Row[Any]]) -> float:
+    """Completed in the last minute, as far as the sample reaches."""
+    window = timedelta(minutes=1)
+    recent = sorted(row.finished_at for row in rows if row.finished_at > tx.now - window)
+    if not recent:
+        return 0.0
+    # A full sample may reach back less than the whole minute.
+    seconds = window.total_seconds()
+    if len(recent) == SAMPLE:
+        seconds = max((tx.now - recent[0]).total_seconds(), 0.001)
+    return len(recent) / seconds
+
+
+def _quantiles(values: Sequence[float]) -> dict[float, float]:
+    ordered = sorted(values)
+    if not ordered:
+        return dict.fromkeys(QUANTILES, 0.0)
+    return {q: ordered[min(int(q * len(ordered)), len(ordered) - 1)] for q in QUANTILES}
