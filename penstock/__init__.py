@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock.client import Client
     from penstock.documents import ExtractedText, RawDocument
     from penstock.llm.profiles import Profile
     from penstock.llm.schemas import Confidence
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Client",
     "Confidence",
     "Database",
     "ExtractedText",
@@ -23,6 +25,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Client": "penstock.client",
     "Database": "penstock.worker",
     "ExtractionWorker": "penstock.worker",
     "register_signal_handlers": "penstock.worker",

@@ -1,5 +1,7 @@
 """`penstock worker`: works on whatever is due, in this process, without Prefect."""
 
+import logging
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -7,12 +9,13 @@ import typer
 from entrypoints.cli.output import errors
 from penstock.documents import Stage
 from penstock.errors import UsageError
-from penstock.settings import load_settings
+from penstock.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from penstock.worker import ExtractionWorker, Job
 
 LINE_SECONDS = 10.0
+DRAIN_LOOK_SECONDS = 0.2
 # Large enough to keep parsers busy, small enough to be finished soon after a stop.
 MOST_TOGETHER = 25
 
@@ -22,25 +25,33 @@ def worker(
         int | None,
         typer.Option("--workers", min=1, help="Threads, each with a child. Default: cores."),
     ] = None,
-    stages: Annotated[
-        str, typer.Option(help="Stages to do, separated by commas; others are left to others.")
-    ] = "text,extract,embed",
+    stage: Annotated[
+        str,
+        typer.Option(help="all, or stages separated by commas: text, extract, embed."),
+    ] = "all",
+    drain: Annotated[
+        bool, typer.Option("--drain", help="End once nothing is due or waits for a retry.")
+    ] = False,
     grace: Annotated[
         float, typer.Option(min=0, help="Seconds that jobs under way may take after a stop.")
     ] = 60.0,
 ) -> None:
     """Work on whatever is due until stopped. Ctrl-C or SIGTERM finishes the jobs under way."""
     from penstock.worker import Database, ExtractionWorker, register_signal_handlers
+    from penstock.worker.health import HealthServer
 
-    chosen = _stages(stages)
+    chosen = _stages(stage)
     settings = load_settings()
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
     with Database(settings.database_url) as db:
         found = ExtractionWorker(
             db,
             num_workers=threads or settings.text_processes,
             extraction_timeout=settings.text_timeout_seconds,
             heartbeat_interval=settings.heartbeat_seconds,
-            poll_interval=settings.extraction.worker_poll_interval,
+            poll_interval=_poll_seconds(settings, chosen),
             stages=chosen,
             batch_size=min(MOST_TOGETHER, settings.batch_size),
             all_tenants=True,
@@ -49,18 +60,30 @@ def worker(
         register_signal_handlers(found, timeout=grace)
         found.start()
         _say(f"working on {', '.join(chosen)} with {found.num_workers} threads; Ctrl-C to stop")
-        _watch(found)
+        port = settings.extraction.healthcheck_port
+        with HealthServer(port, found.find_fault) if port else nullcontext():
+            trouble = _drain(found) if drain else _watch(found)
         _say(f"stopped: {_figures(found.get_status())}")
+    if trouble:
+        raise typer.Exit(1)
 
 
 def _stages(names: str) -> list[Stage]:
+    if names.strip() == "all":
+        return list(Stage)
     try:
         return [Stage(name.strip()) for name in names.split(",")]
     except ValueError as error:
-        raise UsageError(f"--stages {names}: {error}; use {', '.join(Stage)}") from None
+        raise UsageError(f"--stage {names}: {error}; use all, {', '.join(Stage)}") from None
 
 
-def _watch(found: "ExtractionWorker") -> None:
+def _poll_seconds(settings: Settings, stages: list[Stage]) -> float:
+    if stages == [Stage.EMBED]:
+        return settings.embedding.worker_poll_interval
+    return settings.extraction.worker_poll_interval
+
+
+def _watch(found: "ExtractionWorker") -> str | None:
     """A line now and then, as long as there is something new to say."""
     said = ""
     while not found.wait(LINE_SECONDS):
@@ -68,6 +91,17 @@ def _watch(found: "ExtractionWorker") -> None:
         if figures != said:
             _say(figures)
             said = figures
+    return None
+
+
+def _drain(found: "ExtractionWorker") -> str | None:
+    """Until nothing is left, or something keeps the worker from it: what that is."""
+    while not found.wait(DRAIN_LOOK_SECONDS):
+        trouble = found.find_fault()
+        if trouble is not None or not found.has_work():
+            found.stop()
+            return trouble
+    return None
 
 
 def _figures(status: dict[str, Any]) -> str:

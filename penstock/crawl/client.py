@@ -1,14 +1,14 @@
 """Single HTTP requests, bounded in size, time and redirects, on guarded connections."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 
 import httpx
 
-from penstock.crawl.compression import GzipError, gunzip_pieces
+from penstock.crawl.compression import CODINGS, OFFERED, CompressionError
 from penstock.crawl.guard import require_web_url
 from penstock.crawl.politeness import HostGates
 from penstock.crawl.retry import MAX_WAIT_SECONDS, HttpFault, parse_retry_after
@@ -16,8 +16,10 @@ from penstock.crawl.transport import GuardedTransport
 from penstock.crawl.url import normalise_url
 from penstock.errors import DocumentFault, ErrorClass
 
-# A server that sends a byte now and then never times out; the whole body does after this many.
-_BODY_TIMEOUTS = 10
+# Of an answer that is no success, only a short body is worth keeping the connection for.
+_SHORT_BODY_BYTES = 1 << 16
+_LONGEST_WAIT_SECONDS = 24 * 3600.0
+_NOT_MODIFIED = 304
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
@@ -35,8 +37,15 @@ class Answer:
         return 200 <= self.status < 300
 
     @property
+    def is_blank_page(self) -> bool:
+        """A page without a single letter is a server in trouble, not a document."""
+        is_html = "html" in self.headers.get("content-type", "").lower()
+        return self.is_success and is_html and not self.content.strip()
+
+    @property
     def retry_after_seconds(self) -> float | None:
-        return parse_retry_after(self.headers.get("retry-after"))
+        seconds = parse_retry_after(self.headers.get("retry-after"))
+        return None if seconds is None else min(seconds, _LONGEST_WAIT_SECONDS)
 
     @property
     def redirect_url(self) -> str | None:
@@ -50,7 +59,9 @@ class Answer:
         return normalise_url(target) or target
 
     def fault(self) -> HttpFault:
-        """What this answer means for the document, when it is no success."""
+        """What this answer means for the document, when it does not bring it."""
+        if self.is_blank_page:
+            return HttpFault(ErrorClass.UNAVAILABLE, f"{self.url} came as an empty page")
         phrase = HTTPStatus(self.status).phrase if self.status in set(HTTPStatus) else ""
         return HttpFault(
             _KINDS.get(self.status, ErrorClass.UNAVAILABLE),
@@ -87,8 +98,7 @@ class Client:
         self._http = httpx.Client(
             transport=GuardedTransport(allow_private=allow_private),
             timeout=timeout_seconds,
-            # Gzip alone, because it is the one coding that is unpacked here with a limit.
-            headers={"User-Agent": user_agent, "Accept": "*/*", "Accept-Encoding": "gzip"},
+            headers={"User-Agent": user_agent, "Accept": "*/*", "Accept-Encoding": OFFERED},
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
             trust_env=False,
         )
@@ -121,52 +131,64 @@ class Client:
             try:
                 return self._exchange(url, headers, max_bytes)
             except httpx.TimeoutException as error:
-                message = f"no answer from {url} within {self._timeout_seconds:g} s"
+                message = f"no whole answer from {url} in time ({error})"
                 raise HttpFault(ErrorClass.TIMEOUT, message) from error
-            except (httpx.TransportError, GzipError) as error:
+            except (httpx.TransportError, CompressionError) as error:
                 message = f"the transfer of {url} failed: {error or type(error).__name__}"
                 raise HttpFault(ErrorClass.UNAVAILABLE, message) from error
 
     def _exchange(self, url: str, headers: Mapping[str, str], max_bytes: int) -> Answer:
         with self._http.stream("GET", url, headers=dict(headers)) as response:
             answer = Answer(url, response.status_code, response.headers)
+            if answer.is_success:
+                return replace(answer, content=_read(response, max_bytes))
             wait_seconds = answer.retry_after_seconds
-            if not answer.is_success:
-                if wait_seconds is not None and wait_seconds <= MAX_WAIT_SECONDS:
-                    self._gates.hold(response.url.host, wait_seconds)
-                return answer
-            content = self._read(response, max_bytes)
-            return Answer(url, response.status_code, response.headers, content)
+            if wait_seconds is not None and wait_seconds <= MAX_WAIT_SECONDS:
+                self._gates.hold(response.url.host, wait_seconds)
+            _use_up(response)
+            return answer
 
-    def _read(self, response: httpx.Response, max_bytes: int) -> bytes:
-        declared = response.headers.get("content-length", "")
-        if declared.isdigit() and int(declared) > max_bytes:
-            raise _too_large(response, f"{declared} bytes", max_bytes)
-        content = bytearray()
-        for piece in _decoded(response, self._in_time(response)):
-            content += piece
-            if len(content) > max_bytes:
-                raise _too_large(response, "a body", max_bytes)
-        return bytes(content)
 
-    def _in_time(self, response: httpx.Response) -> Iterator[bytes]:
-        limit_seconds = self._timeout_seconds * _BODY_TIMEOUTS
-        deadline = time.monotonic() + limit_seconds
-        for chunk in response.iter_raw():
-            if time.monotonic() > deadline:
-                message = f"{response.url} did not arrive within {limit_seconds:g} s"
-                raise HttpFault(ErrorClass.TIMEOUT, message)
-            yield chunk
+def _read(response: httpx.Response, max_bytes: int) -> bytes:
+    declared = response.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > max_bytes:
+        raise _too_large(response, f"{declared} bytes", max_bytes)
+    content = bytearray()
+    for piece in _decoded(response, _bounded(response, max_bytes)):
+        content += piece
+        if len(content) > max_bytes:
+            raise _too_large(response, "a body", max_bytes)
+    return bytes(content)
+
+
+def _bounded(response: httpx.Response, max_bytes: int) -> Iterator[bytes]:
+    """The body as it was sent: compressed, an endless one may well unpack to nothing."""
+    received = 0
+    for chunk in response.iter_raw():
+        received += len(chunk)
+        if received > max_bytes:
+            raise _too_large(response, "a body", max_bytes)
+        yield chunk
 
 
 def _decoded(response: httpx.Response, chunks: Iterator[bytes]) -> Iterator[bytes]:
     coding = response.headers.get("content-encoding", "").strip().lower()
     if coding in {"", "identity"}:
         return chunks
-    if coding in {"gzip", "x-gzip"}:
-        return gunzip_pieces(chunks)
-    message = f"{response.url} came with the content coding {coding!r}; only gzip was offered"
+    if coding in CODINGS:
+        return CODINGS[coding](chunks)
+    message = f"{response.url} came with the content coding {coding!r}; offered were {OFFERED}"
     raise DocumentFault(ErrorClass.UNSUPPORTED, message)
+
+
+def _use_up(response: httpx.Response) -> None:
+    """Read what nobody wants, if it is short: only then can the connection be used again."""
+    declared = response.headers.get("content-length", "")
+    is_short = declared.isdecimal() and int(declared) <= _SHORT_BODY_BYTES
+    if is_short or response.status_code == _NOT_MODIFIED:
+        with suppress(httpx.TransportError):
+            for _ in response.iter_raw():
+                pass
 
 
 def _too_large(response: httpx.Response, what: str, max_bytes: int) -> DocumentFault:

@@ -1,7 +1,7 @@
-"""Gzip unpacked with a limit, so that a small answer cannot become a huge document."""
+"""Gzip and Brotli unpacked with a limit, so that a small answer cannot become a huge document."""
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _PIECE_BYTES = 1 << 16
 _GZIP_WRAPPER = 16 + zlib.MAX_WBITS
@@ -9,8 +9,12 @@ _GZIP_WRAPPER = 16 + zlib.MAX_WBITS
 GZIP_MAGIC = b"\x1f\x8b"
 
 
-class GzipError(Exception):
-    """The bytes are not gzip, or end too early."""
+class CompressionError(Exception):
+    """The bytes are not what they are said to be, or end too early."""
+
+
+class GzipError(CompressionError):
+    """The same, said of gzip."""
 
 
 def gunzip_pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -28,6 +32,37 @@ def gunzip_pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
             chunk = member.unused_data if member.eof else member.unconsumed_tail
     if started and not member.eof:
         raise GzipError("it ends too early")
+
+
+def unbrotli_pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same for Brotli (RFC 7932), which knows neither members nor padding.
+
+    The limit is a soft one: a piece may be half as large again.
+    """
+    import brotli  # type: ignore[import-untyped]
+
+    stream, started = brotli.Decompressor(), False
+    try:
+        for chunk in filter(None, chunks):
+            started = True
+            yield stream.process(chunk, output_buffer_limit=_PIECE_BYTES)
+            # While output waits, more input is refused.
+            while not stream.can_accept_more_data():
+                yield stream.process(b"", output_buffer_limit=_PIECE_BYTES)
+    except brotli.error as error:
+        raise CompressionError(str(error)) from error
+    if started and not stream.is_finished():
+        raise CompressionError("it ends too early")
+
+
+OFFERED = "gzip, br"
+CODINGS: Mapping[str, Callable[[Iterable[bytes]], Iterator[bytes]]] = {
+    "gzip": gunzip_pieces,
+    # RFC 9110, 8.4.1.3: the old name of the same.
+    "x-gzip": gunzip_pieces,
+    "br": unbrotli_pieces,
+}
+"""The content codings that can be unpacked."""
 
 
 def _unpack(member: "zlib._Decompress", chunk: bytes) -> bytes:

@@ -3,16 +3,17 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from penstock.crawl.client import Answer, Client
 from penstock.crawl.listing import Listed
 from penstock.crawl.localfile import read_file
-from penstock.crawl.politeness import HostGates
+from penstock.crawl.politeness import AGENT, HostGates, user_agent
 from penstock.crawl.retry import retry_request
 from penstock.crawl.robots import Robots
+from penstock.crawl.s3_client import build_once
 from penstock.crawl.url import normalise_url
 
-USER_AGENT = "Penstock/0.1 (+https://github.com/penstock/penstock)"
 _NOT_MODIFIED = 304
 _TOO_MANY_REQUESTS = 429
 
@@ -61,21 +62,24 @@ class Fetcher:
         tries: int = 3,
         delay_seconds: float = 0.0,
         concurrency_per_host: int = 4,
-        user_agent: str = USER_AGENT,
+        contact: str | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        s3: Callable[[], Any] | None = None,
     ) -> None:
+        self._s3 = None if s3 is None else build_once(s3)
         self._max_bytes = max_bytes
         self._tries = tries
         self._sleep = sleep
+        gates = HostGates(delay_seconds, concurrency_per_host, sleep)
         self._client = Client(
             allow_private=allow_private,
             timeout_seconds=timeout_seconds,
             max_redirects=max_redirects,
-            user_agent=user_agent,
-            gates=HostGates(delay_seconds, concurrency_per_host, sleep),
+            user_agent=user_agent(contact),
+            gates=gates,
         )
         # RFC 9309, 2.2.1: rules are matched by the product token alone.
-        self._robots = Robots(self._ask_robots, user_agent.partition("/")[0])
+        self._robots = Robots(self._ask_robots, AGENT, gates.slow_down)
 
     def fetch(self, listed: Listed, marks: Marks | None = None) -> Fetched | NotModified:
         """The document's bytes, unless its server says that the marks still hold."""
@@ -84,6 +88,8 @@ class Fetcher:
             return Fetched(content, None, None, None, listed.url)
         if listed.content is not None:
             return Fetched(listed.content, listed.media_type, None, None, listed.url)
+        if self._s3 is not None and listed.url.startswith("s3://"):
+            return self._fetch_object(self._s3(), listed.url, marks or Marks())
         answer = self._request(listed.url, _conditions(marks or Marks()))
         return NotModified() if answer.status == _NOT_MODIFIED else _fetched(answer)
 
@@ -98,6 +104,14 @@ class Fetcher:
     def close(self) -> None:
         self._client.close()
 
+    def _fetch_object(self, client: Any, url: str, marks: Marks) -> Fetched | NotModified:
+        from penstock.crawl.s3_object import fetch_object
+
+        def once() -> Fetched | NotModified:
+            return fetch_object(client, url, marks, self._max_bytes)
+
+        return retry_request(once, self._tries, self._sleep)
+
     def _request(self, url: str, conditions: dict[str, str]) -> Answer:
         def once() -> Answer:
             answer = self._client.follow(
@@ -107,7 +121,7 @@ class Fetcher:
                 before_hop=self._robots.check,
             )
             unchanged = answer.status == _NOT_MODIFIED and bool(conditions)
-            if not (answer.is_success or unchanged):
+            if answer.is_blank_page or not (answer.is_success or unchanged):
                 raise answer.fault()
             return answer
 

@@ -34,11 +34,18 @@ class Robots:
     """The rules of every site met so far. Safe to share by threads.
 
     `ask(url, max_bytes)` gets a robots.txt, and raises when the site fails to answer.
+    `slow_down(host, seconds)` is told how far apart a host wants its requests to be.
     """
 
-    def __init__(self, ask: Callable[[str, int], Answer], agent: str) -> None:
+    def __init__(
+        self,
+        ask: Callable[[str, int], Answer],
+        agent: str,
+        slow_down: Callable[[str, float], None],
+    ) -> None:
         self._ask = ask
         self._agent = agent
+        self._slow_down = slow_down
         self._lock = threading.Lock()
         self._sites: dict[str, _Site] = {}
 
@@ -72,6 +79,10 @@ class Robots:
         try:
             site.rules, site.refusal = self._read(url), None
             site.expires = time.monotonic() + _KEEP_SECONDS
+            # RFC 9309 does not know Crawl-delay, but sites use it.
+            delay_seconds = site.rules.crawl_delay(self._agent)
+            if delay_seconds is not None:
+                self._slow_down(httpx.URL(url).host, delay_seconds)
         except DocumentFault as fault:
             site.refusal = fault
             site.expires = time.monotonic() + _KEEP_FAILURE_SECONDS

@@ -5,12 +5,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self
+
+import sqlalchemy as sa
 
 from penstock.bootstrap import App, ensure_vector_index
 from penstock.documents import Stage
 from penstock.pipeline.lane import Lane
+from penstock.store.schema import LEASED_ITEM, WAITING_ITEM, work_items
 from penstock.work.items import ACTIVE_STATUSES, WorkItem
 from penstock.worker.callbacks import Callbacks
 from penstock.worker.control import Control
@@ -73,6 +77,7 @@ class ExtractionWorker:
         self._threads: list[WorkerThread] = []
         self._sweeper: Sweeper | None = None
         self._app: App | None = None
+        self._waker: AbstractContextManager[object] | None = None
         self._started_at: float | None = None
         self._stopped_at: float | None = None
         self._stopped = threading.Event()
@@ -93,6 +98,8 @@ class ExtractionWorker:
                 ensure_vector_index(self._app)
             self._threads = [self._build_thread(self._app) for _ in range(self.num_workers)]
             self._sweeper = Sweeper(self._app, self._control, self._callbacks, self._is_ours)
+            self._waker = self._app.waker(self._control.wake)
+            self._waker.__enter__()
             self._started_at, self._stopped_at = time.monotonic(), None
             self._stopped.clear()
             for thread in (*self._threads, self._sweeper):
@@ -187,6 +194,33 @@ class ExtractionWorker:
                 **worker_status(tx, self._threads, queue, self._uptime()),
             }
 
+    def find_fault(self) -> str | None:
+        """What keeps the worker from working, if anything does; asks nobody for it."""
+        if not self.is_running():
+            return "the worker does not run"
+        dead = [thread.worker_id for thread in self._threads if not thread.is_alive()]
+        if dead:
+            return f"threads have ended: {', '.join(dead)}"
+        trouble = next((thread.trouble for thread in self._threads if thread.trouble), None)
+        if trouble is not None:
+            return trouble
+        quiet = max(thread.heart.quiet_seconds for thread in self._threads)
+        if self._app is not None and quiet > self._app.settings.lease_seconds:
+            return f"the database has not been reached for {quiet:.0f} s"
+        return None
+
+    def has_work(self) -> bool:
+        """Whether anything waits, now or for a retry, that this worker would do, or is at."""
+        c = work_items.c
+        owners = [thread.worker_id for thread in self._threads]
+        mine = sa.and_(LEASED_ITEM, c.lease_owner.in_(owners))
+        waiting = sa.and_(WAITING_ITEM, c.stage.in_(self.stages))
+        if self._tenant_id is not None:
+            waiting = sa.and_(waiting, c.tenant_id == self._tenant_id)
+        with self._db.app.database.read() as tx:
+            left = (sa.select(sa.literal(1)).where(one).limit(1) for one in (mine, waiting))
+            return any(tx.execute(query).first() is not None for query in left)
+
     def get_recent_jobs(self, limit: int = 20) -> list[dict[str, Any]]:
         """The latest jobs, newest first."""
         return [job.as_dict() for job in self.queue.get_recent_jobs(limit)]
@@ -266,6 +300,9 @@ class ExtractionWorker:
         """Closing the children ends also the threads that wait for one of them."""
         if self._app is None or self._sweeper is None:
             return
+        if self._waker is not None:
+            self._waker.__exit__(None, None, None)
+            self._waker = None
         self._app.stop_parts()
         deadline = time.monotonic() + EXIT_SECONDS
         for thread in (*self._threads, self._sweeper):
