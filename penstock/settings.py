@@ -185,7 +185,9 @@ class Settings(_Section):
     )
     crawl_delay_seconds: float = Field(0.5, ge=0, description="Pause between requests to one host")
     crawl_concurrency: Count = Field(4, description="Requests under way at once to one host")
-    crawl_threads: Count = Field(8, description="Requests under way at once to all hosts")
+    crawl_threads: Count = Field(
+        8, description="Threads that fetch and compare; some wait for their host's turn"
+    )
     crawl_contact: str | None = Field(
         None, description="Address or URL in the User-Agent, where site owners reach whoever crawls"
     )

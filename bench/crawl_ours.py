@@ -1,0 +1,72 @@
+"""The crawl of a run: list, fetch, compare, keep raw bytes, record nodes and work items."""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from bench.memory import PeakMemory
+from penstock.bootstrap import App, open_app
+from penstock.crawl.simhash import simhash
+from penstock.runs.lifecycle import begin_ingesting, close_listing, take_run, try_finalize
+from penstock.runs.vocabulary import RunLease
+from penstock.settings import load_settings
+from penstock.store.schema import nodes, run_documents, work_items
+
+
+def main(urls: Path, home: Path, threads: int) -> dict[str, float]:
+    settings = load_settings(
+        home=home,
+        allow_private_addresses=True,
+        crawl_delay_seconds=0.0,
+        crawl_concurrency=threads,
+        # Some compare and store while the others wait for the site.
+        crawl_threads=2 * threads,
+    )
+    with open_app(settings) as app, PeakMemory() as memory:
+        run = app.open_run(str(urls), "bench")
+        lease = take_run(app.database, run.id, lease_seconds=600)
+        begin_ingesting(app.database, lease, None)
+        app.admission(lease)
+        simhash("as the other, without the time that imports take")
+        started = time.perf_counter()
+        pages = crawl(app, lease)
+        seconds = time.perf_counter() - started
+        close_listing(app.database, lease)
+        settle(app, lease)
+    return {"seconds": seconds, "peak_mb": memory.peak_mb, "pages": pages}
+
+
+def crawl(app: App, lease: RunLease) -> int:
+    """Exactly what the flow does to bring documents in."""
+    admission = app.admission(lease)
+    listing = app.sources.listing(lease.run.source_kind, lease.run.location)
+    pages = 0
+    for batch in admission.bring(listing.list()):
+        admission.record(batch)
+        pages += len(batch)
+    return pages
+
+
+def settle(app: App, lease: RunLease) -> None:
+    """As if all stages had succeeded: the marks of the pages are committed, the run ends."""
+    with app.database.write() as tx:
+        items = tx.execute(sa.select(work_items.c.node_id, work_items.c.payload)).all()
+        app.queue.cancel(tx, work_items.c.run_id == lease.run.id)
+        for item in items:
+            marks = {name: item.payload.get(name) for name in ("content_hash", "simhash", "etag")}
+            done = {"extraction_status": "skipped", "embedding_status": "skipped"}
+            version = {"extraction_version": app.settings.extraction.version}
+            tx.execute(
+                sa.update(nodes).where(nodes.c.id == item.node_id).values(marks | done | version)
+            )
+        pending = run_documents.c.status == "pending"
+        tx.execute(sa.update(run_documents).where(pending).values(status="ready"))
+    try_finalize(app.database, lease.run.id)
+
+
+if __name__ == "__main__":
+    found = main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
+    print(json.dumps(found))  # noqa: T201
