@@ -388,6 +388,9 @@ class App:
         run = lease.run
         current = Current(self.settings.extraction.version, run.profile, self.embedder.identity)
         forced = Forced(run.force, frozenset(run.forced or ()))
+        watch = RunWatch(self.database, lease)
+        # Also while a source is being listed: whoever aborts a run wants no more requests.
+        self.fetcher.interrupt = watch.check
         return Admission(
             lease,
             self.database,
@@ -398,7 +401,7 @@ class App:
             self.fetch_threads,
             self.settings.crawl_threads,
             self.settings.batch_size,
-            RunWatch(self.database, lease),
+            watch,
             Circuit(run.source_name),
         )
 

@@ -3,21 +3,27 @@
 import os
 import shutil
 import tempfile
+import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from hypothesis import settings
 from psycopg import sql
 
+from penstock.crawl.s3_client import S3Access, build_s3_client
 from penstock.launcher.postgres import PostgresServer
 from penstock.launcher.prefect_server import PrefectServer, ServerAddress
 from penstock.store.database import Database
 from penstock.store.migration import migrate
+from tests.s3 import running_s3, unscript
+from tests.simulator import Site, running_site
 
 _TEMPLATE = "penstock_template"
-_FOREIGN_PREFIXES = ("PENSTOCK_", "EXTRACTION_", "EMBEDDING_", "PREFECT_")
+_FOREIGN_PREFIXES = ("PENSTOCK_", "EXTRACTION_", "EMBEDDING_", "PREFECT_", "AWS_")
 _FOREIGN_NAMES = {"REDIS_URL", "GROQ_API_KEY", "NODE_BATCH_MAX", "ACTIVEKG_DSN"}
 
 # Deadlines measure the machine, and remembered examples would lie in whatever folder we are in.
@@ -33,6 +39,9 @@ def clean_environment(
     for name in list(os.environ):
         if name.startswith(_FOREIGN_PREFIXES) or name in _FOREIGN_NAMES:
             monkeypatch.delenv(name)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, os.devnull)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.chdir(tmp_path_factory.mktemp("cwd"))
 
 
@@ -114,6 +123,35 @@ def _run(server: PostgresServer, statement: str, *names: str) -> None:
 
 
 @pytest.fixture(scope="session")
+def s3_access() -> Iterator[S3Access]:
+    """An S3 server for all tests; stopped at the end, also when tests fail."""
+    with running_s3() as access:
+        yield access
+
+
+@pytest.fixture(scope="session")
+def s3_client(s3_access: S3Access) -> Iterator[Any]:
+    """A client of that server; one for all tests, since making it takes 0.2 s."""
+    with closing(build_s3_client(s3_access)) as client:
+        yield client
+
+
+@pytest.fixture
+def s3(s3_client: Any) -> Iterator[Any]:
+    """The same client, without the answers that other tests have scripted."""
+    yield s3_client
+    unscript(s3_client)
+
+
+@pytest.fixture
+def bucket(s3: Any) -> str:
+    """An empty bucket of this test alone."""
+    name = f"penstock-{uuid.uuid4().hex}"
+    s3.create_bucket(Bucket=name)
+    return name
+
+
+@pytest.fixture(scope="session")
 def prefect_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("prefect-home")
 
@@ -126,3 +164,10 @@ def prefect_server(prefect_home: Path) -> Iterator[ServerAddress]:
         yield server.ensure()
     finally:
         server.stop()
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    """A careers site on loopback, without any jobs yet."""
+    with running_site() as site:
+        yield site

@@ -45,10 +45,12 @@ def unbrotli_pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
     try:
         for chunk in filter(None, chunks):
             started = True
-            yield stream.process(chunk, output_buffer_limit=_PIECE_BYTES)
-            # While output waits, more input is refused.
-            while not stream.can_accept_more_data():
-                yield stream.process(b"", output_buffer_limit=_PIECE_BYTES)
+            # `can_accept_more_data` tells of input that waits, but not of output that does.
+            while piece := stream.process(chunk, output_buffer_limit=_PIECE_BYTES):
+                yield piece
+                if stream.is_finished():
+                    break
+                chunk = b""
     except brotli.error as error:
         raise CompressionError(str(error)) from error
     if started and not stream.is_finished():

@@ -14,6 +14,7 @@ from penstock.crawl.robots import Robots
 from penstock.crawl.s3_client import build_once
 from penstock.crawl.url import normalise_url
 
+WEB = ("http://", "https://")
 _NOT_MODIFIED = 304
 _TOO_MANY_REQUESTS = 429
 
@@ -66,11 +67,13 @@ class Fetcher:
         sleep: Callable[[float], None] = time.sleep,
         s3: Callable[[], Any] | None = None,
     ) -> None:
+        self.interrupt: Callable[[], None] = lambda: None
+        """Called before every request and after every wait; raises when nothing more is wanted."""
         self._s3 = None if s3 is None else build_once(s3)
         self._max_bytes = max_bytes
         self._tries = tries
-        self._sleep = sleep
-        gates = HostGates(delay_seconds, concurrency_per_host, sleep)
+        self._wait = sleep
+        gates = HostGates(delay_seconds, concurrency_per_host, self._sleep)
         self._client = Client(
             allow_private=allow_private,
             timeout_seconds=timeout_seconds,
@@ -97,12 +100,21 @@ class Fetcher:
         """The bytes at a URL, unconditionally."""
         return _fetched(self._request(url, {}))
 
+    def check(self, listed: Listed) -> None:
+        """Refuse a page that may not be fetched, without fetching it."""
+        if listed.url.startswith(WEB) and listed.content is None:
+            self._robots.check(listed.url)
+
     def sitemaps(self, url: str) -> list[str]:
         """The sitemaps that robots.txt of the URL's site names."""
         return self._robots.sitemaps(url)
 
     def close(self) -> None:
         self._client.close()
+
+    def _sleep(self, seconds: float) -> None:
+        self._wait(seconds)
+        self.interrupt()
 
     def _fetch_object(self, client: Any, url: str, marks: Marks) -> Fetched | NotModified:
         from penstock.crawl.s3_object import fetch_object
@@ -114,6 +126,7 @@ class Fetcher:
 
     def _request(self, url: str, conditions: dict[str, str]) -> Answer:
         def once() -> Answer:
+            self.interrupt()
             answer = self._client.follow(
                 url,
                 headers=conditions,

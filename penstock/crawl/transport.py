@@ -168,7 +168,19 @@ class _Connection(httpcore.HTTPConnection):
         if tls is not None and tls.selected_alpn_protocol() == "h2":
             return _Http2Connection(self._origin, stream.get_extra_info("socket"), read_seconds)
         bounded = _BoundedStream(stream, read_seconds)
-        return httpcore.HTTP11Connection(self._origin, bounded, _KEEP_SECONDS)
+        return _Http1Connection(self._origin, bounded, _KEEP_SECONDS)
+
+
+class _Http1Connection(httpcore.HTTP11Connection):
+    """Not used again when more has come than the server declared: that, whatever a page has put
+    there, would be taken for the next answer."""
+
+    def _response_closed(self) -> None:
+        surplus, _ = self._h11_state.trailing_data
+        if surplus:
+            self.close()
+        else:
+            super()._response_closed()
 
 
 class _BoundedStream(httpcore.NetworkStream):
@@ -184,7 +196,14 @@ class _BoundedStream(httpcore.NetworkStream):
         self._stream.write(buffer, timeout)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._stream.read(max_bytes, _patience(self._ends, timeout or self._read_seconds))
+        read_seconds = timeout or self._read_seconds
+        patience_seconds = _patience(self._ends, read_seconds)
+        try:
+            return self._stream.read(max_bytes, patience_seconds)
+        except httpcore.ReadTimeout as error:
+            # Perhaps the time for the whole answer has run out as well.
+            _patience(self._ends, read_seconds)
+            raise httpcore.ReadTimeout(f"nothing came for {read_seconds:g} s") from error
 
     def close(self) -> None:
         self._stream.close()

@@ -23,6 +23,7 @@ from penstock.pipeline.steps import ExtractionResult, RawReference, TextResult
 from penstock.runs.lifecycle import open_run, read_run, take_run
 from penstock.runs.vocabulary import RunStatus, SourceSpec
 from tasks.steps import TaskSteps
+from tests.together import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect", "home")]
 
@@ -108,11 +109,19 @@ def test_the_same_batch_is_computed_once_whatever_database_asks(
 
 
 def task_states(flow_run: FlowRun) -> dict[str, str | None]:
-    with get_client(sync_client=True) as client:
-        runs = client.read_task_runs(
-            flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[flow_run.id]))
-        )
-    return {run.name.partition(" ")[0]: run.state_name for run in runs}
+    """By task; the server hears of task runs a moment after they have ended."""
+    found: dict[str, str | None] = {}
+
+    def are_known() -> bool:
+        with get_client(sync_client=True) as client:
+            runs = client.read_task_runs(
+                flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[flow_run.id]))
+            )
+        found.update({run.name.partition(" ")[0]: run.state_name for run in runs})
+        return {"admit", "embed"} <= set(found) and found["embed"] in ("Completed", "Cached")
+
+    wait_until(are_known, seconds=60)
+    return found
 
 
 def test_a_new_extraction_version_extracts_again_without_parsing(

@@ -1,8 +1,11 @@
+import logging
+
 import pytest
 
 from penstock.crawl.fetch import Fetcher
 from penstock.errors import DocumentFault, ErrorClass
 
+from .conftest import MakeFetcher
 from .scripted import Reply, ScriptedServer
 
 
@@ -77,3 +80,51 @@ def test_rules_are_asked_for_again_when_they_are_too_old(
     for _ in range(2):
         fetcher.get(server.page("/a", "x"))
     assert len(server.requests_for("/robots.txt")) == 2
+
+
+@pytest.mark.parametrize(
+    ("wish", "setting", "kept"), [("7", 0.0, 7), ("2.5", 0.5, 2.5), ("2", 5.0, 5), ("60", 0.0, 60)]
+)
+def test_a_site_gets_the_distance_it_wishes_or_a_larger_one(
+    server: ScriptedServer,
+    make_fetcher: MakeFetcher,
+    naps: list[float],
+    wish: str,
+    setting: float,
+    kept: float,
+) -> None:
+    server.page("/robots.txt", f"User-agent: *\nCrawl-delay: {wish}", "text/plain")
+    fetcher = make_fetcher(delay_seconds=setting)
+    for path in ("/a", "/b"):
+        fetcher.get(server.page(path, "x"))
+    # Nobody really sleeps here, so the second wait has the first one in it.
+    assert naps == [pytest.approx(kept, abs=0.5), pytest.approx(2 * kept, abs=0.5)]
+
+
+@pytest.mark.parametrize("rules", ["User-agent: otherbot\nCrawl-delay: 9", "Crawl-delay: soon"])
+def test_a_wish_that_is_not_for_us_changes_nothing(
+    server: ScriptedServer, fetcher: Fetcher, naps: list[float], rules: str
+) -> None:
+    server.page("/robots.txt", rules, "text/plain")
+    for path in ("/a", "/b"):
+        fetcher.get(server.page(path, "x"))
+    assert naps == []
+
+
+def test_a_wish_for_more_than_a_minute_gets_a_minute_and_one_warning(
+    server: ScriptedServer,
+    fetcher: Fetcher,
+    naps: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("penstock.crawl.robots._KEEP_SECONDS", 0.0)
+    server.page("/robots.txt", "User-agent: *\nCrawl-delay: 3600", "text/plain")
+    with caplog.at_level(logging.WARNING):
+        for path in ("/a", "/b"):
+            fetcher.get(server.page(path, "x"))
+    assert naps[0] == pytest.approx(60, abs=0.5)
+    assert len(server.requests_for("/robots.txt")) == 2
+    assert [record.getMessage() for record in caplog.records] == [
+        "robots.txt of 127.0.0.1 wants 3600 s between two requests; it gets 60 s"
+    ]

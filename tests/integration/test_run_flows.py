@@ -1,0 +1,113 @@
+"""How a flow run and its run tell of each other: log lines, aborts, endings from outside."""
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
+from prefect.client.schemas.objects import FlowRun
+
+from flows.hooks import abort_cancelled_run, settle_run
+from flows.ingest import ingest
+from penstock.bootstrap import open_app
+from penstock.events.log import read_log
+from penstock.runs.lifecycle import abort_run, begin_ingesting, read_run, take_run
+from penstock.runs.vocabulary import RunStatus
+from tests.integration.test_flows import run_flow, write_documents
+from tests.simulator import Site
+from tests.together import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect", "home")]
+
+
+def logs_of(flow_run: FlowRun) -> list[str]:
+    with get_client(sync_client=True) as client:
+        chosen = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[flow_run.id]))
+        return [line.message for line in client.read_logs(chosen)]
+
+
+def test_prefect_hears_of_the_run_and_the_store_of_every_document(tmp_path: Path) -> None:
+    folder = write_documents(tmp_path / "docs", "agnes", "boris")
+
+    state, flow_run = run_flow(source=str(folder))
+
+    assert state.is_completed()
+    wait_until(lambda: any("finished: 2 ready" in line for line in logs_of(flow_run)))
+    told = "\n".join(logs_of(flow_run))
+    assert "listed: 2 documents, 0 gone" in told
+    assert "agnes.txt" not in told
+    with open_app() as app, app.database.read() as tx:
+        lines = read_log(tx, 1)
+    assert {line.stage for line in lines if line.document == "agnes.txt"} == {
+        "CRL",
+        "TXT",
+        "LLM",
+        "EMB",
+    }
+
+
+def test_an_abort_from_outside_fails_the_flow_run_with_its_reason(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_ALLOW_PRIVATE_ADDRESSES", "true")
+    monkeypatch.setenv("PENSTOCK_CRAWL_DELAY_SECONDS", "0")
+    for number in range(60):
+        site.page(f"/jobs/{number}", title=f"Keeper {number}")
+    site.latency_seconds = 0.2
+
+    def abort_soon() -> None:
+        wait_until(lambda: len(site.requests()) > 6, seconds=60)
+        with open_app() as app:
+            abort_run(app.database, app.queue, 1, reason="enough for today")
+
+    aborter = threading.Thread(target=abort_soon)
+    aborter.start()
+    began = time.monotonic()
+    state, _ = run_flow(source=site.sitemap_url)
+    aborter.join()
+
+    assert state.is_failed()
+    assert "aborted" in str(state.message)
+    assert time.monotonic() - began < 30
+    with open_app() as app, app.database.read() as tx:
+        run = read_run(tx, 1)
+    assert (run.status, run.error) == (RunStatus.ABORTED, "enough for today")
+
+
+def taken_run(folder: Path, flow_run_id: str) -> int:
+    with open_app() as app:
+        run = app.open_run(str(folder), "default")
+        lease = take_run(app.database, run.id, lease_seconds=600)
+        begin_ingesting(app.database, lease, flow_run_id)
+        return run.id
+
+
+def ended_flow_run() -> Any:
+    with get_client(sync_client=True) as client:
+        return client.create_flow_run(ingest, name="ended from outside")
+
+
+def test_a_cancelled_flow_run_aborts_its_run(tmp_path: Path) -> None:
+    flow_run = ended_flow_run()
+    run_id = taken_run(write_documents(tmp_path / "docs", "agnes"), str(flow_run.id))
+
+    abort_cancelled_run(ingest, flow_run, flow_run.state)
+
+    with open_app() as app, app.database.read() as tx:
+        run = read_run(tx, run_id)
+    assert (run.status, run.error) == (RunStatus.ABORTED, "its flow run was cancelled")
+    assert run.finished_at is not None
+
+
+def test_a_run_whose_flow_run_crashed_can_be_taken_up_at_once(tmp_path: Path) -> None:
+    folder = write_documents(tmp_path / "docs", "agnes")
+    flow_run = ended_flow_run()
+    run_id = taken_run(folder, str(flow_run.id))
+
+    settle_run(ingest, flow_run, flow_run.state)
+
+    report = ingest(source=str(folder))
+    assert (report["run_id"], report["status"]) == (run_id, "finished")

@@ -1,0 +1,184 @@
+import itertools
+import json
+import threading
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from penstock.crawl.simhash import distance, simhash, visible_text
+from tests.simulator import (
+    ANYWHERE,
+    Drip,
+    Empty,
+    Endless,
+    EndlessHeaders,
+    GzipBomb,
+    Redirect,
+    RedirectLoop,
+    Reset,
+    Site,
+    Slow,
+    Stall,
+    Status,
+    WrongLength,
+    running_site,
+)
+from tests.together import run_together, wait_until
+
+
+@pytest.fixture
+def browser() -> Iterator[httpx.Client]:
+    with httpx.Client(timeout=5, trust_env=False) as browser:
+        yield browser
+
+
+def fingerprint(browser: httpx.Client, url: str) -> int:
+    return simhash(visible_text(browser.get(url).content))
+
+
+def test_a_page_is_a_job_posting_of_a_few_kilobytes(site: Site, browser: httpx.Client) -> None:
+    answer = browser.get(site.page("/jobs/1", "Sluice keeper", "Keep the <sluice>."))
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    for part in ('"@type": "JobPosting"', "<nav>", "<footer>", "Keep the &lt;sluice&gt;."):
+        assert part in answer.text
+    assert visible_text(answer.content) == "Sluice keeper Weir & Sons, Lyon Keep the <sluice>."
+    assert 3_000 < len(browser.get(site.page("/jobs/2", "Lock keeper")).content) < 12_000
+
+
+def test_no_two_jobs_look_alike(site: Site, browser: httpx.Client) -> None:
+    urls = [site.page(f"/jobs/{number}", "Lock keeper") for number in range(60)]
+    prints = [fingerprint(browser, url) for url in urls]
+    assert min(distance(a, b) for a, b in itertools.combinations(prints, 2)) > 3
+
+
+def test_a_page_changes_not_at_all_a_little_or_a_lot(site: Site, browser: httpx.Client) -> None:
+    for number in range(20):
+        url = site.page(f"/jobs/{number}", "Lock keeper")
+        content, before = browser.get(url).content, fingerprint(browser, url)
+        site.touch(f"/jobs/{number}")
+        assert browser.get(url).content != content
+        assert fingerprint(browser, url) == before
+        text = visible_text(browser.get(url).content)
+        site.reword(f"/jobs/{number}")
+        assert visible_text(browser.get(url).content) != text
+        assert distance(fingerprint(browser, url), before) <= 3
+        site.change(f"/jobs/{number}")
+        assert distance(fingerprint(browser, url), before) > 3
+
+
+def test_a_removed_page_is_gone_and_off_the_lists(site: Site, browser: httpx.Client) -> None:
+    url = site.page("/jobs/1", "Sluice keeper")
+    site.remove("/jobs/1", status=410)
+    assert browser.get(url).status_code == 410
+    assert url not in browser.get(site.sitemap_url).text
+    site.page("/jobs/1", "Sluice keeper")
+    assert browser.get(url).status_code == 200
+
+
+def test_every_list_names_every_job(site: Site, browser: httpx.Client) -> None:
+    urls = [site.page(f"/jobs/{number}", f"Keeper {number}") for number in range(3)]
+    hidden = site.page("/jobs/hidden", "Ghost", is_listed=False)
+    lists = (site.sitemap_url, site.feed_url, site.links_url, site.greenhouse_url)
+    for address in (*lists, site.lever_url, site.ashby_url):
+        text = browser.get(address).text
+        assert all(url in text for url in urls)
+        assert hidden not in text
+    assert f"Sitemap: {site.sitemap_url}" in browser.get(site.url + "/robots.txt").text
+    second = browser.get(site.lever_url, params={"skip": "1", "limit": "1"}).text
+    assert [job["text"] for job in json.loads(second)] == ["Keeper 1"]
+
+
+@pytest.mark.parametrize(
+    ("answer_has", "request_has"),
+    [("etag", "If-None-Match"), ("last-modified", "If-Modified-Since")],
+)
+def test_an_unchanged_page_is_not_sent_again(
+    site: Site, browser: httpx.Client, answer_has: str, request_has: str
+) -> None:
+    url = site.page("/jobs/1", "Sluice keeper")
+    mark = {request_has: browser.get(url).headers[answer_has]}
+    assert browser.get(url, headers=mark).status_code == 304
+    site.touch("/jobs/1")
+    assert browser.get(url, headers=mark).status_code == 200
+
+
+def test_marks_can_be_switched_off(site: Site, browser: httpx.Client) -> None:
+    site.sends_etag = site.sends_last_modified = False
+    headers = browser.get(site.page("/jobs/1", "Sluice keeper")).headers
+    assert not {"etag", "last-modified"} & set(headers)
+
+
+def test_troubles_come_in_turn_and_then_end(site: Site, browser: httpx.Client) -> None:
+    url = site.page("/jobs/1", "Sluice keeper")
+    site.trouble("/jobs/1", Status(429, retry_after=7), times=1)
+    site.trouble("/jobs/1", Status(500), times=2)
+    answers = [browser.get(url) for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [429, 500, 500, 200]
+    assert answers[0].headers["retry-after"] == "7"
+    site.trouble(ANYWHERE, Status(503))
+    assert browser.get(url).status_code == 503
+    site.mend()
+    assert browser.get(url).status_code == 200
+
+
+def test_redirects_lead_elsewhere_or_nowhere(site: Site, browser: httpx.Client) -> None:
+    url = site.page("/jobs/1", "Sluice keeper")
+    site.trouble("/old", Redirect("/jobs/1"))
+    site.trouble("/loop", RedirectLoop())
+    assert browser.get(site.url + "/old", follow_redirects=True).url == url
+    with pytest.raises(httpx.TooManyRedirects):
+        browser.get(site.url + "/loop", follow_redirects=True)
+
+
+@pytest.mark.parametrize("trouble", [Reset(), WrongLength(+10), EndlessHeaders()])
+def test_some_answers_are_broken(site: Site, browser: httpx.Client, trouble: Reset) -> None:
+    site.trouble("/jobs/1", trouble)
+    with pytest.raises(httpx.TransportError):
+        browser.get(site.page("/jobs/1", "Sluice keeper"))
+
+
+@pytest.mark.parametrize("trouble", [Stall(), Stall(after_bytes=10), Drip(0.3), Slow(0.3)])
+def test_some_answers_are_late(site: Site, trouble: Stall) -> None:
+    site.trouble("/jobs/1", trouble)
+    url = site.page("/jobs/1", "Sluice keeper")
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.get(url, timeout=0.1, trust_env=False)
+    wait_until(lambda: site.requests("/jobs/1")[0].is_over)
+
+
+def test_a_body_may_be_shorter_longer_or_more_than_it_seems(
+    site: Site, browser: httpx.Client
+) -> None:
+    url = site.page("/jobs/1", "Sluice keeper")
+    size = len(browser.get(url).content)
+    for trouble in (WrongLength(-10), Empty(), GzipBomb(2 << 20), Endless(1 << 20)):
+        site.trouble("/jobs/1", trouble, times=1)
+    lengths = [len(httpx.get(url, trust_env=False).content) for _ in range(4)]
+    assert lengths == [size - 10, 0, 2 << 20, 1 << 20]
+    assert site.requests("/jobs/1")[-2].sent_bytes < 5_000
+
+
+def test_requests_are_recorded_with_how_many_came_at_once(site: Site) -> None:
+    urls = [site.page(f"/jobs/{number}", "Lock keeper") for number in range(3)]
+    site.latency_seconds = 0.2
+    begun = time.monotonic()
+    run_together(3, lambda number: httpx.get(urls[number], trust_env=False))
+    first = site.requests("/jobs/1")[0]
+    assert begun <= first.at <= begun + 5
+    assert first.headers["user-agent"].startswith("python-httpx")
+    assert first.sent_bytes > 3_000
+    assert site.most_at_once == 3
+    site.forget_requests()
+    assert site.requests() == []
+
+
+def test_a_site_leaves_nothing_behind_even_when_a_client_hangs_on() -> None:
+    before = threading.active_count()
+    with httpx.Client(timeout=5, trust_env=False) as browser, running_site() as site:
+        browser.get(site.page("/jobs/1", "Sluice keeper"))
+        site.trouble("/jobs/2", Stall())
+        with pytest.raises(httpx.ReadTimeout):
+            browser.get(site.url + "/jobs/2", timeout=0.05)
+    assert threading.active_count() == before
