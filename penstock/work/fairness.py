@@ -81,7 +81,7 @@ def _take(
     if tx.connection.dialect.name != "postgresql":
         return [row for tenant in tenants for row in tx.execute(_of_tenant(due, tenant, share))]
     names = sa.func.unnest(sa.cast(list(tenants), postgresql.ARRAY(sa.Text)))
-    turn = names.table_valued("tenant", name="turn")
+    turn = names.table_valued("tenant", name="turn").render_derived()
     share_of = _of_tenant(due, turn.c.tenant, share).lateral("share")
     return list(tx.execute(sa.select(*share_of.c).select_from(turn.join(share_of, sa.true()))))
 

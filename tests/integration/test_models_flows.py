@@ -74,7 +74,7 @@ def test_the_same_question_is_not_asked_again_whatever_database_asks(
 
     _, flow_run = run_flow(source=str(folder))
 
-    assert task_states(flow_run)["extract"] == "Cached"
+    assert task_states(flow_run, "extract")["extract"] == "Cached"
     assert server.count() == 2
 
 
