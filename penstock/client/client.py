@@ -111,6 +111,18 @@ class Client:
         deadline = time.monotonic() + timeout_seconds
         return [self._wait_for(node_id, deadline) for node_id in node_ids]
 
+    def wait_until_up(self, timeout_seconds: float = 30.0) -> None:
+        """Wait until the server answers."""
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            try:
+                self.request("GET", "/health")
+                return
+            except httpx.TransportError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(LOOK_SECONDS)
+
     def search(
         self,
         query: str,

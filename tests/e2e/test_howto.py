@@ -46,6 +46,7 @@ def run(code: str, folder: Path) -> "subprocess.CompletedProcess[str]":
         ("README.md", "Mills grind corn"),
         ("docs/howto/embed.md", "Francis turbines suit medium heads"),
         ("docs/howto/models.md", "RateLimitError 0.1"),
+        ("docs/howto/api.md", "ready rules\n[True]"),
         ("docs/howto/profiles.md", "'total': 99.5"),
         ("docs/howto/extractors.md", "started\nfull load {'lines': 2}"),
     ],
