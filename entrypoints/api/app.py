@@ -6,8 +6,9 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
-from entrypoints.api.bodies import BodyLimit
-from entrypoints.api.problems import add_problem_handlers
+from entrypoints.api.bodies import BodyGuard
+from entrypoints.api.document import complete_document
+from entrypoints.api.problems import add_problem_handlers, documented
 from entrypoints.api.ratelimit import TenantRates
 from entrypoints.api.routers import admin, health, jobs, nodes, runs, search, upload
 from entrypoints.api.tokens import TokenReader
@@ -18,6 +19,8 @@ from penstock.settings import Settings, load_settings
 DESCRIPTION = """Nodes in, structured and searchable records out. Errors are problem documents
 (RFC 9457). Tokens are JWTs with the claims `tenant` and `scopes` (kg:read, kg:write,
 admin:refresh)."""
+# What any route may answer: wrong use, no token, not allowed, not readable, too often, not now.
+_ANYWHERE = (400, 401, 403, 422, 429, 503)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -27,17 +30,23 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         with open_app(chosen) as opened:
+            # Built before the first request: what is wrong with it stops the start, and no two
+            # requests build it at once.
+            _ = opened.intake
             app.state.penstock = opened
             yield
 
     app = FastAPI(title="Penstock", version=__version__, description=DESCRIPTION, lifespan=lifespan)
     app.state.tokens = TokenReader(chosen) if chosen.asks_for_tokens else None
     app.state.rates = TenantRates(chosen.api_requests_per_minute)
-    for module in (nodes, upload, search, runs, admin, jobs, health):
-        app.include_router(module.router)
+    for module in (nodes, upload, search, runs, admin, jobs):
+        app.include_router(module.router, responses=documented(*_ANYWHERE))
+    app.include_router(health.router)
     add_problem_handlers(app)
+    complete_document(app)
     app.add_middleware(
-        BodyLimit,
+        BodyGuard,
+        tokens=app.state.tokens,
         json_bytes=chosen.api_max_json_bytes,
         upload_bytes=chosen.api_max_request_bytes,
     )

@@ -1,15 +1,22 @@
-"""Requests that are too large are refused before they are read, or as soon as they turn out so."""
+"""Requests of strangers, and those too large, are refused before they are read."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from entrypoints.api.problems import Problem, problem_response
+from entrypoints.api.tokens import TokenReader
+
+_WITH_BODY = ("POST", "PUT", "PATCH")
 
 
-class BodyLimit:
-    """Caps the body of every request; uploads may be larger than JSON."""
+class BodyGuard:
+    """Reads no body of whoever shows no token, and of nobody more than the cap; uploads may be
+    larger than JSON. What turns out to be too large on the way is refused there."""
 
-    def __init__(self, app: ASGIApp, *, json_bytes: int, upload_bytes: int) -> None:
+    def __init__(
+        self, app: ASGIApp, *, tokens: TokenReader | None, json_bytes: int, upload_bytes: int
+    ) -> None:
         self._app = app
+        self._tokens = tokens
         self._json_bytes = json_bytes
         self._upload_bytes = upload_bytes
 
@@ -18,11 +25,20 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         limit = self._upload_bytes if scope["path"].endswith("/upload") else self._json_bytes
-        declared = dict(scope["headers"]).get(b"content-length", b"")
-        if declared.isdigit() and int(declared) > limit:
-            await problem_response(413, _refusal(limit))(scope, receive, send)
+        try:
+            self._check(scope["method"], dict(scope["headers"]), limit)
+        except Problem as problem:
+            refusal = problem_response(problem.status_code, problem.detail, headers=problem.headers)
+            await refusal(scope, receive, send)
             return
         await self._app(scope, _counted(receive, limit), send)
+
+    def _check(self, method: str, headers: dict[bytes, bytes], limit: int) -> None:
+        if self._tokens is not None and method in _WITH_BODY:
+            self._tokens.read(headers.get(b"authorization", b"").decode("latin-1"))
+        declared = headers.get(b"content-length", b"")
+        if declared.isdigit() and int(declared) > limit:
+            raise Problem(413, _refusal(limit))
 
 
 def _counted(receive: Receive, limit: int) -> Receive:
@@ -40,4 +56,4 @@ def _counted(receive: Receive, limit: int) -> Receive:
 
 
 def _refusal(limit: int) -> str:
-    return f"the request is larger than the {limit} bytes allowed"
+    return f"the request is larger than the {limit} bytes allowed: send less at a time"

@@ -7,7 +7,13 @@ from fastapi import Depends, Header, Query, Request
 
 from entrypoints.api.problems import Problem
 from entrypoints.api.ratelimit import TenantRates
-from entrypoints.api.tokens import Principal, Scope, TokenReader
+from entrypoints.api.tokens import (
+    LONGEST_TENANT,
+    Principal,
+    Scope,
+    TokenReader,
+    is_tenant_name,
+)
 from penstock.bootstrap import App
 from penstock.errors import UsageError
 
@@ -31,7 +37,8 @@ def get_principal(
     if wait_seconds:
         raise Problem(
             429,
-            f"tenant {principal.tenant_id} asks more often than it may",
+            f"tenant {principal.tenant_id} asks more often than it may; "
+            f"try again in {wait_seconds} s",
             headers={"Retry-After": str(wait_seconds)},
         )
     return principal
@@ -42,7 +49,7 @@ def require(scope: Scope) -> Callable[..., Principal]:
 
     def check(principal: Annotated[Principal, Depends(get_principal)]) -> Principal:
         if scope not in principal.scopes:
-            raise Problem(403, f"the token lacks the scope {scope}")
+            raise Problem(403, f"the token lacks the scope {scope}: ask for one that has it")
         return principal
 
     return check
@@ -52,10 +59,13 @@ def tenant_of(principal: Principal, named: str | None) -> str:
     """The tenant that a request is about; a token's holder may name no other than its own."""
     if named is None:
         return principal.tenant_id
-    if not named.strip() or "\x00" in named:
-        raise UsageError("tenant_id is empty or holds a NUL")
+    if not is_tenant_name(named):
+        raise UsageError(f"tenant_id must have 1 to {LONGEST_TENANT} visible characters")
     if principal.bound and named != principal.tenant_id:
-        raise Problem(403, f"the token is for tenant {principal.tenant_id}, not for {named}")
+        raise Problem(
+            403,
+            f"the token is for tenant {principal.tenant_id}, not for {named}: leave tenant_id out",
+        )
     return named
 
 

@@ -1,5 +1,7 @@
 """What goes over the wire, in and out."""
 
+import math
+import re
 from typing import Annotated, Any
 
 from pydantic import (
@@ -12,19 +14,55 @@ from pydantic import (
 )
 
 from penstock.crawl.payload import check_reference
+from penstock.crawl.url import parse_url
 from penstock.intake.request import NewNode
 
 MOST_CLASSES = 50
+# Far deeper than what people nest, and far from what a parser cannot follow any more.
+DEEPEST = 50
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
 
 
 def _usable_reference(reference: str) -> str:
-    wrong = check_reference(reference)
+    wrong = check_reference(reference) or _wrong_form(reference)
     if wrong:
         raise ValueError(wrong)
     return reference
 
 
+def _wrong_form(reference: str) -> str | None:
+    if reference.startswith("s3://"):
+        named = re.fullmatch(r"s3://[A-Za-z0-9._-]{3,255}/.+", reference)
+        return None if named else "write it as s3://bucket/key"
+    if reference.startswith("file://"):
+        return None if re.fullmatch(r"file:///[^\x00]+", reference) else "write it as file:///path"
+    url = parse_url(reference)
+    if url is None:
+        return "it is not a valid URL"
+    return (
+        "give the URL without user and password: it is stored and shown" if url.userinfo else None
+    )
+
+
+def _storable(given: dict[str, Any]) -> dict[str, Any]:
+    """JSON as every database holds it; Python reads more than that."""
+    level: list[Any] = [given]
+    for _ in range(DEEPEST):
+        if any(isinstance(one, float) and not math.isfinite(one) for one in level):
+            raise ValueError("numbers must be finite: JSON knows no NaN and no Infinity")
+        level = [inner for one in level for inner in _inner(one)]
+        if not level:
+            return given
+    raise ValueError(f"values may be nested {DEEPEST} deep at most")
+
+
+def _inner(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+Values = Annotated[dict[str, Any], AfterValidator(_storable)]
 Reference = Annotated[
     str, StringConstraints(min_length=1, max_length=4096), AfterValidator(_usable_reference)
 ]
@@ -44,11 +82,11 @@ class NodeIn(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_RESUME]})
 
     classes: list[Name] = Field([], max_length=MOST_CLASSES, description="Resume, JobPosting, …")
-    props: dict[str, Any] = Field({}, description="Anything; some of it may be the text")
+    props: Values = Field({}, description="Anything; some of it may be the text")
     payload_ref: Reference | None = Field(
         None, description="Where its bytes lie: s3://, http(s)://, or file:// below an allowed root"
     )
-    metadata: dict[str, Any] = {}
+    metadata: Values = {}
     tenant_id: Name | None = Field(None, description="Whose; default: the token's")
     profile: Name | None = Field(None, description="Fields to extract; default: by classes")
     extract: bool | None = Field(None, description="Default: EXTRACTION_ENABLED")
@@ -170,5 +208,7 @@ class JobIn(BaseModel):
 
     node_id: str
     stage: str = Field("extract", pattern="^(extract|embed)$")
-    priority: int = Field(0, ge=-1000, le=1000)
+    priority: int | None = Field(
+        None, ge=-1000, le=1000, description="Higher first; default: as it was, or 0"
+    )
     tenant_id: Name | None = None

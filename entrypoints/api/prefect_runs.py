@@ -1,7 +1,13 @@
 """The one place where the API touches Prefect: it starts a deployed flow for a recorded run."""
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 from penstock.errors import ServiceError
 from penstock.runs.vocabulary import Run
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
 
 DEPLOYMENT = "ingest/ingest"
 
@@ -11,18 +17,17 @@ def start_ingest(run: Run) -> str:
     import httpx
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound, PrefectException
+    from prefect.settings import get_current_settings
 
-    parameters = {"source": run.location, "tenant": run.tenant_id, "run_id": run.id}
-    tags = [f"tenant:{run.tenant_id}", f"source:{run.source_name}"]
+    if get_current_settings().api.url is None:
+        # Prefect would start a server of its own, which knows of nothing.
+        raise ServiceError(
+            "no Prefect server is named: set PREFECT_API_URL to one that has the deployments, "
+            "or use `penstock ingest`"
+        )
     try:
         with get_client(sync_client=True) as client:
-            deployment = client.read_deployment_by_name(DEPLOYMENT)
-            started = client.create_flow_run_from_deployment(
-                deployment.id,
-                parameters=parameters,
-                tags=tags,
-                idempotency_key=f"penstock-run-{run.id}",
-            )
+            return _start(client, run)
     except ObjectNotFound:
         raise ServiceError(
             f"Prefect has no deployment {DEPLOYMENT}: run `prefect deploy --all`, and start a "
@@ -33,4 +38,17 @@ def start_ingest(run: Run) -> str:
             f"Prefect cannot be asked to start a run ({type(error).__name__}: {error}): set "
             "PREFECT_API_URL to a server that has the deployments, or use `penstock ingest`"
         ) from error
+
+
+def _start(client: "SyncPrefectClient", run: Run) -> str:
+    start = partial(
+        client.create_flow_run_from_deployment,
+        client.read_deployment_by_name(DEPLOYMENT).id,
+        parameters={"source": run.location, "tenant": run.tenant_id, "run_id": run.id},
+        tags=[f"tenant:{run.tenant_id}", f"source:{run.source_name}"],
+    )
+    started = start(idempotency_key=f"penstock-run-{run.id}")
+    if started.state is not None and started.state.is_final():
+        # The one of this key has ended without ending its run: it takes another to go on.
+        started = start()
     return str(started.id)

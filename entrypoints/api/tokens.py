@@ -1,7 +1,9 @@
 """Who asks: a bearer token names a tenant and what it may do there."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import jwt
@@ -9,6 +11,10 @@ import jwt
 from entrypoints.api.problems import Problem
 from penstock.errors import ConfigurationError
 from penstock.settings import Settings
+
+LONGEST_TENANT = 200
+# Postgres stores no NUL, and UTF-8 carries no half of a surrogate pair.
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 class Scope(StrEnum):
@@ -27,6 +33,11 @@ class Principal:
     """Whether the tenant was named by a token, so that no other one may be named."""
 
 
+def is_tenant_name(name: str) -> bool:
+    """Whether a tenant may be called so: by something visible that every store can hold."""
+    return bool(name.strip()) and len(name) <= LONGEST_TENANT and not _UNSTORABLE.search(name)
+
+
 class TokenReader:
     """Checks tokens by the keys in the settings. HS256 with a secret, RS256 with a public key."""
 
@@ -42,13 +53,14 @@ class TokenReader:
             raise _unauthorized("send a token: Authorization: Bearer …")
         claims = self._decode(token.strip())
         tenant = claims.get("tenant") or claims.get("tenant_id")
-        if not isinstance(tenant, str) or not tenant:
-            raise _unauthorized("the token names no tenant")
+        if not isinstance(tenant, str) or not is_tenant_name(tenant):
+            raise _unauthorized("the token names no tenant that could be one: claim `tenant`")
         return Principal(tenant, _scopes(claims), bound=True)
 
     def _decode(self, token: str) -> dict[str, Any]:
         try:
-            algorithm = jwt.get_unverified_header(token).get("alg", "")
+            # Whoever wrote the token may have put anything there.
+            algorithm = str(jwt.get_unverified_header(token).get("alg"))
             # Each algorithm has its own key: a public key must never be taken for a secret.
             key = self._keys.get(algorithm)
             if key is None:
@@ -72,20 +84,32 @@ def _read_keys(settings: Settings) -> dict[str, str]:
         keys["HS256"] = settings.api_jwt_secret.get_secret_value()
     path = settings.api_jwt_public_key
     if path is not None:
-        try:
-            keys["RS256"] = path.read_text()
-        except OSError as error:
-            raise ConfigurationError(
-                f"PENSTOCK_API_JWT_PUBLIC_KEY={path} cannot be read: {error.strerror or error}"
-            ) from error
+        keys["RS256"] = _read_public_key(path)
     return keys
 
 
+def _read_public_key(path: Path) -> str:
+    """Read and tried now: with a key that is none, every caller would be told its token is bad."""
+    try:
+        key = path.read_text()
+        jwt.get_algorithm_by_name("RS256").prepare_key(key)
+    except OSError as error:
+        raise ConfigurationError(
+            f"PENSTOCK_API_JWT_PUBLIC_KEY={path} cannot be read: {error.strerror or error}"
+        ) from error
+    except (ValueError, TypeError, jwt.PyJWTError) as error:
+        raise ConfigurationError(
+            f"PENSTOCK_API_JWT_PUBLIC_KEY={path} holds no RSA key: name a file in PEM format"
+        ) from error
+    return key
+
+
 def _scopes(claims: dict[str, Any]) -> frozenset[str]:
-    found = claims.get("scopes", claims.get("scope", ()))
+    found = claims.get("scopes", claims.get("scope"))
     if isinstance(found, str):
         return frozenset(found.split())
-    return frozenset(one for one in found if isinstance(one, str))
+    named = found if isinstance(found, list) else []
+    return frozenset(one for one in named if isinstance(one, str))
 
 
 def _unauthorized(detail: str) -> Problem:

@@ -8,6 +8,11 @@ import httpcore
 ANSWER_TIMEOUTS = 10
 
 
+def answer_ends(read_seconds: float) -> float:
+    """When an answer that is asked for now has to be there."""
+    return time.monotonic() + ANSWER_TIMEOUTS * read_seconds
+
+
 def patience(ends: float, read_seconds: float) -> float:
     """How long to wait for the next bytes of an answer that has to be there at `ends`."""
     left_seconds = ends - time.monotonic()

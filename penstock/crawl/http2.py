@@ -18,7 +18,7 @@ import h2.exceptions
 import h2.settings
 import httpcore
 
-from penstock.crawl.answertime import ANSWER_TIMEOUTS, patience
+from penstock.crawl.answertime import answer_ends, patience
 
 KEEP_SECONDS = 5.0
 _READ_BYTES = 1 << 16
@@ -117,7 +117,7 @@ class Http2Connection(httpcore.ConnectionInterface):
                 raise httpcore.RemoteProtocolError(self._failure or "the server takes no requests")
             self._is_used = True
             number = self._h2.get_next_available_stream_id()
-            ends = time.monotonic() + ANSWER_TIMEOUTS * self._read_seconds
+            ends = answer_ends(self._read_seconds)
             stream = self._streams[number] = _Stream(self, number, ends)
             with self._ended_by_errors():
                 self._h2.send_headers(number, _request_headers(request), end_stream=True)

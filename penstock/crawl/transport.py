@@ -1,6 +1,5 @@
 """HTTP/1.1 and HTTP/2 connections that go to the very address the guard has checked."""
 
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,7 +8,7 @@ import httpcore
 import httpx
 
 from penstock.crawl import guard
-from penstock.crawl.answertime import ANSWER_TIMEOUTS, patience
+from penstock.crawl.answertime import answer_ends, patience
 from penstock.crawl.http2 import KEEP_SECONDS, Http2Connection
 
 _MOST_ADDRESSES = 4
@@ -174,7 +173,7 @@ class _BoundedStream(httpcore.NetworkStream):
         self._ends = 0.0
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._ends = time.monotonic() + ANSWER_TIMEOUTS * self._read_seconds
+        self._ends = answer_ends(self._read_seconds)
         self._stream.write(buffer, timeout)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:

@@ -42,7 +42,8 @@ def keep_answer(tx: Tx, tenant_id: str, key: str, request_hash: str, answer: Seq
         "created_at": tx.now,
     }
     insert = tx.insert(idempotency_keys).values(row).on_conflict_do_nothing()
-    return tx.execute(insert).rowcount == 1
+    # Not by the count of rows, which Postgres's driver does not tell of an insert.
+    return tx.execute(insert.returning(idempotency_keys.c.key)).first() is not None
 
 
 def forget_old_keys(tx: Tx) -> int:

@@ -57,7 +57,7 @@ class Intake:
             yield False
             return
         if isinstance(room, Refusal):
-            raise Overloaded(str(room), room.retry_after_seconds)
+            raise _overloaded(room, count)
         try:
             yield True
         finally:
@@ -89,11 +89,16 @@ class Intake:
     def _count(self, tx: Tx, queues: Sequence[Queue], tenant_id: str, count: int) -> None:
         room = self.database_gate.reserve(tx, queues, tenant_id, count)
         if isinstance(room, Refusal):
-            raise Overloaded(str(room), room.retry_after_seconds)
+            raise _overloaded(room, count)
 
 
 class _SameKeyError(Exception):
     pass
+
+
+def _overloaded(refusal: Refusal, count: int) -> Overloaded:
+    message = f"{refusal}: there is no room for {count} more"
+    return Overloaded(message, refusal.retry_after_seconds)
 
 
 def _digest(new: Sequence[NewNode]) -> str:

@@ -13,7 +13,7 @@ from penstock.pipeline.closing import close_failed
 from penstock.pipeline.telling import tell_failures
 from penstock.runs.lifecycle import try_finalize
 from penstock.store.database import Database, Tx
-from penstock.store.schema import attempts, work_items
+from penstock.store.schema import ACTIVE_ITEM, attempts, nodes, work_items
 from penstock.work.items import ACTIVE_STATUSES, ItemStatus, Verdict
 from penstock.work.queue import WorkQueue
 
@@ -25,6 +25,11 @@ _SHOWN = tuple(
     if name not in ("payload", "lease_token")
 )
 _RETRYABLE = (ItemStatus.PROCESSING, ItemStatus.FAILED)
+_WAITING = (
+    (nodes.c.extraction_status, nodes.c.extracted_at),
+    (nodes.c.embedding_status, nodes.c.embedded_at),
+)
+_WAITING_STATUSES = ("queued", "pending_extraction")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,14 @@ def show_job(tx: Tx, tenant_id: str, job_id: int) -> dict[str, Any]:
     }
 
 
+def active_job(tx: Tx, tenant_id: str, node_id: str, stage: Stage) -> dict[str, Any]:
+    """What is under way for a node: this stage, or one that comes before it."""
+    c = work_items.c
+    own = sa.and_(ACTIVE_ITEM, c.tenant_id == tenant_id, c.node_id == node_id)
+    query = sa.select(*[c[name] for name in _SHOWN]).where(own)
+    return _shown(tx.execute(query.order_by(c.stage != stage, c.id).limit(1)).one())
+
+
 def retry_job(tx: Tx, queue: WorkQueue, tenant_id: str, job_id: int) -> None:
     """Back to pending with full budgets; a worker that is at it can no longer write."""
     row = _read(tx, tenant_id, job_id, for_update=True)
@@ -113,12 +126,22 @@ def cancel_job(database: Database, queue: WorkQueue, tenant_id: str, job_id: int
         if row.status not in ACTIVE_STATUSES:
             raise UsageError(f"job {job_id} is {row.status} already and cannot be cancelled")
         items = queue.cancel(tx, work_items.c.id == job_id)
+        _unmark_waiting(tx, row.node_id)
         fault = Fault(ErrorClass.UNKNOWN, CANCELLED)
         verdicts = [Verdict(item, fault, dead=True) for item in items]
         close_failed(tx, verdicts)
         tell_failures(tx, verdicts)
     if row.run_id is not None:
         try_finalize(database, row.run_id)
+
+
+def _unmark_waiting(tx: Tx, node_id: str) -> None:
+    """A stage that waited for what was cancelled waits for nothing any more."""
+    at_work = sa.exists().where(ACTIVE_ITEM, work_items.c.node_id == node_id)
+    for column, made_at in _WAITING:
+        before = sa.case((made_at.is_not(None), "ready"), else_=None)
+        waits = sa.and_(nodes.c.id == node_id, column.in_(_WAITING_STATUSES), ~at_work)
+        tx.execute(sa.update(nodes).where(waits).values({column.name: before}))
 
 
 def delete_job(tx: Tx, tenant_id: str, job_id: int) -> None:

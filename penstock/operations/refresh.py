@@ -6,6 +6,7 @@ import sqlalchemy as sa
 
 from penstock.documents import Stage
 from penstock.errors import NotFound
+from penstock.operations.beginnings import text_payloads
 from penstock.pipeline.closing import REFRESH
 from penstock.pipeline.payloads import REFERENCE
 from penstock.search.nodes import valid_node_id
@@ -31,7 +32,9 @@ def refresh_node(tx: Tx, queue: WorkQueue, tenant_id: str, node_id: str) -> dict
     if at_work is not None:
         return {"id": node_id, "job_id": at_work.id, "stage": at_work.stage, "enqueued": False}
     stage = _first_stage(node)
-    item = NewItem(tenant_id, node_id, stage, payload=_payload(node, stage))
+    payload = text_payloads(tx, [node]).get(node_id, {}) if stage is Stage.TEXT else {}
+    payload = {"external_id": node.external_id, **payload, REFRESH: True}
+    item = NewItem(tenant_id, node_id, stage, payload=payload)
     ids = queue.enqueue(tx, [item])
     return {"id": node_id, "job_id": ids[node_id, stage], "stage": stage, "enqueued": True}
 
@@ -41,11 +44,3 @@ def _first_stage(node: sa.Row[Any]) -> Stage:
     if reference or (node.raw_key and not node.has_text):
         return Stage.TEXT
     return Stage.EMBED if node.extraction_status is None else Stage.EXTRACT
-
-
-def _payload(node: sa.Row[Any], stage: Stage) -> dict[str, Any]:
-    payload: dict[str, Any] = {"external_id": node.external_id, REFRESH: True}
-    if stage is Stage.TEXT:
-        reference = (node.given or {}).get(REFERENCE)
-        payload |= {REFERENCE: reference} if reference else {"raw_key": node.raw_key}
-    return payload

@@ -1,15 +1,17 @@
 """Putting nodes back to work by their status: after a fault, a version bump, or a lost queue."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
 from penstock.documents import Stage
+from penstock.operations.beginnings import TEXT_COLUMNS, text_payloads
+from penstock.pipeline.closing import REFRESH
 from penstock.store.database import Tx
 from penstock.store.schema import ACTIVE_ITEM, embeddings, nodes, texts, work_items
-from penstock.work.items import NewItem
+from penstock.work.items import ItemStatus, NewItem
 from penstock.work.queue import WorkQueue
 
 MAX_NODES = 2000
@@ -31,6 +33,8 @@ class Requeue:
     """Nodes that have their vector but do not say so are marked ready, not embedded again."""
     node_ids: Sequence[str] | None = None
     limit: int = MAX_NODES
+    priority: int | None = None
+    """None: as it was, or 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +55,16 @@ def requeue_nodes(tx: Tx, queue: WorkQueue, wanted: Requeue, identity: str) -> R
     `identity` names the vectors that are made now.
     """
     rows = tx.execute(_select(wanted, identity)).all()
-    whole = [row for row in rows if row.has_vector and wanted.backfill_ready]
-    to_do = [row for row in rows if row not in whole]
-    if wanted.only_missing_embedding:
-        to_do = [row for row in to_do if not row.has_vector]
-    backfilled = _mark_ready(tx, [row.id for row in whole])
+    whole = [row.id for row in rows if row.has_vector and _backfills(wanted)]
+    to_do = [row for row in rows if not (row.has_vector and _backfills(wanted))]
+    backfilled = _mark_ready(tx, whole)
     enqueued = _enqueue(tx, queue, wanted, to_do)
-    return Requeued(len(to_do) + len(whole), enqueued, backfilled)
+    return Requeued(len(rows), enqueued, backfilled)
+
+
+def _backfills(wanted: Requeue) -> bool:
+    """A vector says nothing about whether a node's fields were extracted."""
+    return wanted.backfill_ready and wanted.stage is Stage.EMBED
 
 
 def _select(wanted: Requeue, identity: str) -> sa.Select[Any]:
@@ -67,12 +74,12 @@ def _select(wanted: Requeue, identity: str) -> sa.Select[Any]:
         .label("has_vector")
     )
     has_text = sa.exists().where(texts.c.seq == nodes.c.seq).label("has_text")
-    found = sa.select(nodes.c.id, nodes.c.external_id, has_vector, has_text)
+    found = sa.select(*TEXT_COLUMNS, has_vector, has_text)
     found = found.where(nodes.c.tenant_id == wanted.tenant_id, nodes.c.expired_at.is_(None))
     found = found.where(_of_status(wanted))
     if wanted.node_ids is not None:
         found = found.where(nodes.c.id.in_(wanted.node_ids))
-    if wanted.only_missing_embedding and not wanted.backfill_ready:
+    if wanted.only_missing_embedding and not _backfills(wanted):
         found = found.where(~has_vector.element)
     return found.order_by(nodes.c.seq).limit(max(0, min(wanted.limit, MAX_NODES)))
 
@@ -104,23 +111,42 @@ def _mark_ready(tx: Tx, ids: Sequence[str]) -> int:
 
 
 def _enqueue(tx: Tx, queue: WorkQueue, wanted: Requeue, rows: Sequence[sa.Row[Any]]) -> int:
-    ids = [row.id for row in rows]
-    if not ids:
-        return 0
-    # A node that never got its text has to begin there.
-    begun = [row.id for row in rows if row.has_text or wanted.stage is Stage.EMBED]
-    textless = [node_id for node_id in ids if node_id not in set(begun)]
+    begun = [row for row in rows if row.has_text]
+    # A node that never got its text has to begin there, if there is anything to read it from.
+    textless = [row for row in rows if not row.has_text]
     c = work_items.c
-    own = sa.and_(c.node_id.in_(begun), c.stage == wanted.stage)
-    first = sa.and_(c.node_id.in_(textless), c.stage.in_([Stage.TEXT, wanted.stage]))
-    revived = queue.requeue(tx, sa.or_(own, first), note=NOTE)
-    back = {item.node_id for item in revived}
-    at_work = set(
-        tx.execute(sa.select(c.node_id).where(ACTIVE_ITEM, c.node_id.in_(textless))).scalars()
-    )
-    new = [
-        NewItem(wanted.tenant_id, row.id, wanted.stage, payload={"external_id": row.external_id})
-        for row in rows
-        if row.id not in back | at_work
-    ]
+    own = sa.and_(c.node_id.in_([row.id for row in begun]), c.stage == wanted.stage)
+    first = sa.and_(c.node_id.in_([row.id for row in textless]), c.stage == Stage.TEXT)
+    back = _revive(tx, queue, sa.or_(own, first), wanted.priority) if rows else set()
+    at_work = _at_work(tx, [row.id for row in textless])
+    left = [row for row in textless if row.id not in back | at_work]
+    new = [_item(wanted, row) for row in begun if row.id not in back]
+    payloads = text_payloads(tx, left)
+    new += [_item(wanted, row, payloads.get(row.id)) for row in left]
     return len(back) + len(queue.enqueue(tx, new))
+
+
+def _revive(
+    tx: Tx, queue: WorkQueue, which: sa.ColumnElement[bool], priority: int | None
+) -> set[str]:
+    """Dead letters become pending again; their nodes."""
+    if priority is not None:
+        dead = sa.and_(which, work_items.c.status == ItemStatus.FAILED)
+        tx.execute(sa.update(work_items).where(dead).values(priority=priority))
+    return {item.node_id for item in queue.requeue(tx, which, note=NOTE)}
+
+
+def _at_work(tx: Tx, node_ids: Sequence[str]) -> set[str]:
+    c = work_items.c
+    found = sa.select(c.node_id).where(ACTIVE_ITEM, c.node_id.in_(node_ids))
+    return set(tx.execute(found).scalars()) if node_ids else set()
+
+
+def _item(wanted: Requeue, row: sa.Row[Any], text: Mapping[str, Any] | None = None) -> NewItem:
+    """The stage that is wanted, or the text before it."""
+    stage = wanted.stage if text is None else Stage.TEXT
+    payload: dict[str, Any] = {"external_id": row.external_id} if text is None else {**text}
+    if stage is Stage.EMBED and not row.has_vector:
+        # Its text may be the one that was embedded before; the vector is missing all the same.
+        payload[REFRESH] = True
+    return NewItem(wanted.tenant_id, row.id, stage, priority=wanted.priority or 0, payload=payload)

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 
 from entrypoints.api.deps import Admin, AdminTenant, AppDep, tenant_of
 from entrypoints.api.models import ReplayIn, Requeued, RequeueIn
+from entrypoints.api.problems import documented
 from penstock.bootstrap import App
 from penstock.documents import Stage
 from penstock.errors import ServiceError
@@ -45,7 +46,7 @@ def show_status(
     return _mode(app, queue) | {"tenant_id": tenant, "status_counts": counts, "queue": depths}
 
 
-@router.post("/{queue}/requeue")
+@router.post("/{queue}/requeue", responses=documented(404, 413))
 def requeue(app: AppDep, principal: Admin, queue: QueueName, body: RequeueIn) -> Requeued:
     """Put nodes back to work, with full budgets; what is active already is not doubled."""
     wanted = Requeue(
@@ -78,7 +79,7 @@ def list_dead_letters(
     return {"jobs": jobs, "next_before": jobs[-1]["id"] if len(jobs) == limit else None}
 
 
-@router.post("/{queue}/dlq/replay")
+@router.post("/{queue}/dlq/replay", responses=documented(413))
 def replay_dead_letters(
     app: AppDep, principal: Admin, queue: QueueName, body: ReplayIn
 ) -> dict[str, int]:

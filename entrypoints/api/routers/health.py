@@ -1,12 +1,13 @@
 """Whether the service lives, is ready, and how it is doing."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from entrypoints.api.deps import AppDep, get_app, require
 from entrypoints.api.metrics import render_metrics
+from entrypoints.api.problems import RETRY_SECONDS, busy_response, documented
 from entrypoints.api.tokens import Principal, Scope
 from penstock.bootstrap import App
 from penstock.readiness import check_readiness
@@ -20,16 +21,19 @@ def health() -> dict[str, str]:
     return {"status": "healthy", "service": "penstock-api"}
 
 
-@router.get("/readyz", responses={503: {"description": "Something it needs is missing"}})
+@router.get("/readyz", responses=documented(503))
 def ready(app: Annotated[App, Depends(get_app)]) -> Response:
     """Database, migrations, Redis and raw store can be used."""
     checks = check_readiness(app)
-    good = all(check["ok"] for check in checks.values())
-    body: dict[str, Any] = {"status": "ready" if good else "not ready", "checks": checks}
-    return JSONResponse(body, 200 if good else 503)
+    missing = [f"{name}: {check['detail']}" for name, check in checks.items() if not check["ok"]]
+    if missing:
+        return busy_response(503, "; ".join(missing), RETRY_SECONDS, checks=checks)
+    return JSONResponse({"status": "ready", "checks": checks})
 
 
-@router.get("/metrics", response_class=PlainTextResponse)
+@router.get(
+    "/metrics", response_class=PlainTextResponse, responses=documented(401, 403, 422, 429, 503)
+)
 def metrics(
     app: AppDep, principal: Annotated[Principal, Depends(require(Scope.ADMIN))]
 ) -> PlainTextResponse:

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Path, Query, Response
 
 from entrypoints.api.deps import AppDep, ReadTenant, Writer, WriteTenant, tenant_of
 from entrypoints.api.models import JobIn
+from entrypoints.api.problems import documented
 from penstock.documents import Stage
 from penstock.errors import NotFound
 from penstock.operations import jobs
@@ -18,7 +19,7 @@ JobId = Annotated[int, Path(ge=1, le=2**63 - 1)]
 BigId = Annotated[int | None, Query(ge=0, le=2**63 - 1)]
 
 
-@router.get("")
+@router.get("", responses=documented(404))
 def list_jobs(
     app: AppDep,
     tenant_id: ReadTenant,
@@ -38,19 +39,18 @@ def list_jobs(
     return {"jobs": found, "next_before": found[-1]["id"] if len(found) == limit else None}
 
 
-@router.post("")
+@router.post("", responses=documented(404, 413))
 def create_job(app: AppDep, principal: Writer, body: JobIn) -> dict[str, Any]:
     """Have a node extracted or embedded; a job that is active already is not doubled."""
     tenant_id, node_id = tenant_of(principal, body.tenant_id), valid_node_id(body.node_id)
     stage = Stage(body.stage)
-    wanted = Requeue(tenant_id, stage, node_ids=[node_id], limit=1)
+    wanted = Requeue(tenant_id, stage, node_ids=[node_id], limit=1, priority=body.priority)
     with app.database.write() as tx:
         done = requeue_nodes(tx, app.queue, wanted, app.embedder.identity)
         if not done.requested:
             raise NotFound(f"there is no node {node_id}")
-        mine = jobs.JobFilter(tenant_id, tuple(Stage), node_id=node_id)
-        active = [job for job in jobs.list_jobs(tx, mine, 20) if job["finished_at"] is None]
-    return {"enqueued": bool(done.enqueued), "job": active[0]}
+        job = jobs.active_job(tx, tenant_id, node_id, stage)
+    return {"enqueued": bool(done.enqueued), "job": job}
 
 
 @router.get("/statistics")
@@ -60,14 +60,14 @@ def count_jobs(app: AppDep, tenant_id: ReadTenant) -> dict[str, dict[str, int]]:
         return jobs.count_jobs(tx, tenant_id)
 
 
-@router.get("/{job_id}")
+@router.get("/{job_id}", responses=documented(404))
 def show_job(app: AppDep, tenant_id: ReadTenant, job_id: JobId) -> dict[str, Any]:
     """One job, with the history of its failed attempts."""
     with app.database.read() as tx:
         return jobs.show_job(tx, tenant_id, job_id)
 
 
-@router.post("/{job_id}/retry")
+@router.post("/{job_id}/retry", responses=documented(404))
 def retry_job(app: AppDep, tenant_id: WriteTenant, job_id: JobId) -> dict[str, Any]:
     """Start a job over that is processing or failed; a worker that is at it is fenced out."""
     with app.database.write() as tx:
@@ -75,7 +75,7 @@ def retry_job(app: AppDep, tenant_id: WriteTenant, job_id: JobId) -> dict[str, A
         return jobs.show_job(tx, tenant_id, job_id)
 
 
-@router.post("/{job_id}/cancel")
+@router.post("/{job_id}/cancel", responses=documented(404))
 def cancel_job(app: AppDep, tenant_id: WriteTenant, job_id: JobId) -> dict[str, Any]:
     """Cancel a job that has not ended."""
     jobs.cancel_job(app.database, app.queue, tenant_id, job_id)
@@ -83,7 +83,7 @@ def cancel_job(app: AppDep, tenant_id: WriteTenant, job_id: JobId) -> dict[str, 
         return jobs.show_job(tx, tenant_id, job_id)
 
 
-@router.delete("/{job_id}", status_code=204)
+@router.delete("/{job_id}", status_code=204, responses=documented(404))
 def delete_job(app: AppDep, tenant_id: WriteTenant, job_id: JobId) -> Response:
     """Forget a job that has ended, with its history."""
     with app.database.write() as tx:

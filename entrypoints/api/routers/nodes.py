@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from entrypoints.api.deps import AdminTenant, AppDep, ReadTenant, Writer, WriteTenant, tenant_of
 from entrypoints.api.models import BatchAccepted, BatchIn, BatchResult, NodeAccepted, NodeIn
-from entrypoints.api.problems import Problem
+from entrypoints.api.problems import Problem, documented, list_faults
 from entrypoints.api.tokens import Principal
 from penstock.bootstrap import App
 from penstock.errors import PenstockError, UsageError
@@ -26,7 +26,7 @@ Key = Annotated[
 ]
 
 
-@router.post("/nodes")
+@router.post("/nodes", responses=documented(413))
 def create_node(app: AppDep, principal: Writer, body: NodeIn, key: Key = None) -> NodeAccepted:
     """Make a node; embedding and extraction follow as jobs."""
     tenant_id = tenant_of(principal, body.tenant_id)
@@ -34,7 +34,7 @@ def create_node(app: AppDep, principal: Writer, body: NodeIn, key: Key = None) -
     return NodeAccepted(**accepted.as_json())
 
 
-@router.post("/nodes/batch")
+@router.post("/nodes/batch", responses=documented(413))
 def create_nodes(app: AppDep, principal: Writer, body: BatchIn, key: Key = None) -> BatchAccepted:
     """Make many nodes in one transaction."""
     most = app.settings.node_batch_max
@@ -42,6 +42,7 @@ def create_nodes(app: AppDep, principal: Writer, body: BatchIn, key: Key = None)
         raise UsageError(
             f"a batch holds at most {most} nodes (NODE_BATCH_MAX), not {len(body.nodes)}"
         )
+    tenant_of(principal, body.tenant_id)
     read = [_read(principal, body, raw) for raw in body.nodes]
     wrong = {n: one for n, one in enumerate(read) if isinstance(one, str)}
     if wrong and not body.continue_on_error:
@@ -58,7 +59,7 @@ def create_nodes(app: AppDep, principal: Writer, body: BatchIn, key: Key = None)
     return BatchAccepted(created=len(accepted), failed=len(wrong), results=results)
 
 
-@router.get("/nodes/{node_id}")
+@router.get("/nodes/{node_id}", responses=documented(404))
 def show_node(app: AppDep, tenant_id: ReadTenant, node_id: str) -> dict[str, Any]:
     """A node with its text, fields and everything known about its processing."""
     from penstock.search.nodes import show_node as show
@@ -67,7 +68,7 @@ def show_node(app: AppDep, tenant_id: ReadTenant, node_id: str) -> dict[str, Any
         return show(tx, tenant_id, node_id)
 
 
-@router.post("/nodes/{node_id}/refresh")
+@router.post("/nodes/{node_id}/refresh", responses=documented(404))
 def refresh_node(app: AppDep, tenant_id: AdminTenant, node_id: str) -> dict[str, Any]:
     """Do a node again although nothing has changed; once, however often it is asked for."""
     from penstock.operations.refresh import refresh_node as refresh
@@ -76,7 +77,7 @@ def refresh_node(app: AppDep, tenant_id: AdminTenant, node_id: str) -> dict[str,
         return refresh(tx, app.queue, tenant_id, node_id)
 
 
-@router.delete("/nodes/{node_id}", status_code=204)
+@router.delete("/nodes/{node_id}", status_code=204, responses=documented(404))
 def delete_node(app: AppDep, tenant_id: WriteTenant, node_id: str) -> Response:
     """Delete a node: its row, text, vectors, jobs and raw bytes."""
     from penstock.operations.deletion import delete_node as delete
@@ -93,10 +94,15 @@ def _read(principal: Principal, body: BatchIn, raw: dict[str, Any]) -> tuple[str
             profile_named(node.profile)
         return tenant_of(principal, node.tenant_id or body.tenant_id), node.as_new_node()
     except ValidationError as error:
-        first = error.errors()[0]
-        return f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg']}"
-    except (PenstockError, Problem) as error:
-        return str(getattr(error, "detail", error))
+        # As plain values: pydantic's own type for them is closed.
+        (first, *_) = list_faults([dict(one) for one in error.errors()])
+        return f"{first['where']}: {first['what']}"
+    except PenstockError as error:
+        return str(error)
+    except Problem as refusal:
+        if not body.continue_on_error:
+            raise
+        return str(refusal.detail)
 
 
 def _accept_by_tenant(

@@ -10,16 +10,24 @@ from entrypoints.api.deps import AppDep, ReadTenant, Writer, WriteTenant, tenant
 from entrypoints.api.events import stream_log
 from entrypoints.api.models import RunIn
 from entrypoints.api.prefect_runs import start_ingest
+from entrypoints.api.problems import documented
 from penstock.crawl.source import is_remote
 from penstock.errors import PenstockError, UsageError
 from penstock.events.log import PAGE, read_log
 from penstock.runs.lifecycle import abort_run, read_run
 from penstock.runs.report import group_failures, list_documents, list_reports, report_run
+from penstock.runs.vocabulary import RunStatus
+from penstock.sources.catalogue import find_source
 
 router = APIRouter(prefix="/runs", tags=["runs"])
-RunId = Annotated[int, Path(ge=1, le=2**63 - 1)]
-After = Annotated[int, Query(ge=0, le=2**63 - 1, description="Go on after this sequence number")]
+LARGEST = 2**63 - 1
+RunId = Annotated[int, Path(ge=1, le=LARGEST)]
+After = Annotated[int, Query(ge=0, le=LARGEST, description="Go on after this sequence number")]
 Stages = Annotated[list[str], Query(description="ING, CRL, TXT, LLM, EMB", max_length=5)]
+
+
+class EventStream(StreamingResponse):
+    media_type = "text/event-stream"
 
 
 @router.get("")
@@ -31,7 +39,7 @@ def list_runs(
         return [report.as_json() for report in list_reports(tx, tenant_id, limit)]
 
 
-@router.post("", status_code=202)
+@router.post("", status_code=202, responses=documented(409, 413))
 def start_run(app: AppDep, principal: Writer, body: RunIn) -> dict[str, Any]:
     """Record a run and have a Prefect worker do it (deployment `ingest/ingest`)."""
     tenant_id = tenant_of(principal, body.tenant_id)
@@ -46,13 +54,15 @@ def start_run(app: AppDep, principal: Writer, body: RunIn) -> dict[str, Any]:
     try:
         flow_run_id = start_ingest(run)
     except PenstockError as error:
-        abort_run(app.database, app.queue, run.id, reason=f"it could not be started: {error}")
+        # One that was taken up again keeps its work for the next start.
+        if run.status is RunStatus.PENDING:
+            abort_run(app.database, app.queue, run.id, reason=f"it could not be started: {error}")
         raise
     with app.database.read() as tx:
         return report_run(tx, run.id).as_json() | {"flow_run_id": flow_run_id}
 
 
-@router.get("/{run_id}")
+@router.get("/{run_id}", responses=documented(404))
 def show_run(
     app: AppDep,
     tenant_id: ReadTenant,
@@ -67,7 +77,7 @@ def show_run(
     return report.as_json() | {"failures": failures, "documents": lines}
 
 
-@router.post("/{run_id}/abort")
+@router.post("/{run_id}/abort", responses=documented(404))
 def abort(app: AppDep, tenant_id: WriteTenant, run_id: RunId) -> dict[str, Any]:
     """End a run now. What it had not done is taken up by the source's next run."""
     with app.database.read() as tx:
@@ -77,7 +87,7 @@ def abort(app: AppDep, tenant_id: WriteTenant, run_id: RunId) -> dict[str, Any]:
         return report_run(tx, run_id).as_json()
 
 
-@router.get("/{run_id}/logs")
+@router.get("/{run_id}/logs", responses=documented(404))
 def show_logs(
     app: AppDep,
     tenant_id: ReadTenant,
@@ -95,7 +105,11 @@ def show_logs(
     return {"lines": shown, "next_after": lines[-1].seq if lines else after}
 
 
-@router.get("/{run_id}/events")
+@router.get(
+    "/{run_id}/events",
+    response_class=EventStream,
+    responses=documented(404),
+)
 def stream_events(
     request: Request,
     app: AppDep,
@@ -105,22 +119,37 @@ def stream_events(
     stage: Stages = [],  # noqa: B006 - FastAPI copies defaults
     level: str | None = None,
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
-) -> StreamingResponse:
+) -> EventStream:
     """The log as server-sent events until the run has ended; `Last-Event-ID` goes on after it."""
     with app.database.read() as tx:
         read_run(tx, run_id, tenant_id)
         read_log(tx, run_id, stages=stage, level=level, limit=1)
-    start = int(last_event_id) if last_event_id and last_event_id.isdecimal() else after
     lines: AsyncIterator[str] = stream_log(
-        app, request.is_disconnected, run_id, after=min(start, 2**63 - 1), stages=stage, level=level
+        app,
+        request.is_disconnected,
+        run_id,
+        after=_sequence_number(last_event_id, after),
+        stages=stage,
+        level=level,
     )
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(lines, media_type="text/event-stream", headers=headers)
+    return EventStream(lines, headers=headers)
+
+
+def _sequence_number(last_event_id: str | None, otherwise: int) -> int:
+    """Browsers send back what they were sent; anything else is no number of ours."""
+    given = last_event_id or ""
+    is_ours = given.isascii() and given.isdecimal() and len(given) < len(str(LARGEST))
+    return int(given) if is_ours else otherwise
 
 
 def _refuse_local(app: AppDep, source: str, tenant_id: str) -> None:
-    """Whoever asks over HTTP may not have the server read files of its own machine."""
-    if app.sources.find(source, tenant_id) is None and not is_remote(source):
+    """Whoever asks over HTTP may not have the server look at files of its own machine."""
+    if is_remote(source):
+        return
+    with app.database.read() as tx:
+        known = find_source(tx, tenant_id, source)
+    if known is None:
         raise UsageError(
             f"{source!r} is neither the name of a source nor a URL: folders of the server are "
             "added by its operator, with `penstock source add`"

@@ -29,7 +29,7 @@ def search(
 
 
 def _pair(one: str) -> tuple[str, str]:
-    name, equals, value = one.partition("=")
+    name, equals, value = (_stored(one) or "").partition("=")
     if not (name and equals and value):
         raise UsageError(f"field={one}: write it as name=value")
     return name, value

@@ -1,16 +1,21 @@
 """Files, sent as they are."""
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, File, Form, UploadFile
 
 from entrypoints.api.deps import AppDep, Writer, tenant_of
-from entrypoints.api.problems import Problem
+from entrypoints.api.problems import Problem, documented
 from penstock.bootstrap import App
 from penstock.crawl.extension import extension_for
-from penstock.errors import DocumentFault, UsageError
+from penstock.crawl.rawstore import RawStore
+from penstock.errors import DocumentFault, Overloaded, ServiceError, UsageError
 from penstock.intake.request import NewNode, StoredPayload
+from penstock.llm.profiles import profile_named
 from penstock.store.identifiers import new_node_id
 
 router = APIRouter(tags=["nodes"])
@@ -19,9 +24,10 @@ Wish = Annotated[Literal["true", "false"] | None, Form()]
 _WISHES = {"true": True, "false": False, None: None}
 # In the place of a source's name, for what comes from no source.
 _UPLOADS = "uploads"
+_REFUSALS = (Problem, UsageError, Overloaded, ServiceError, DocumentFault)
 
 
-@router.post("/upload")
+@router.post("/upload", responses=documented(413))
 def upload(
     app: AppDep,
     principal: Writer,
@@ -36,25 +42,42 @@ def upload(
     tenant = tenant_of(principal, tenant_id)
     most = app.settings.upload_max_files
     if len(files) > most:
-        raise UsageError(f"an upload holds at most {most} files, not {len(files)}")
-    named = [name.strip() for name in (classes or "").split(",") if name.strip()]
-    stored = [_store(app, tenant, file) for file in files]
-    new = [
-        NewNode(
-            classes=named,
-            profile=profile,
-            extract=_WISHES[extract],
-            extract_before_embed=_WISHES[extract_before_embed],
-            upload=one,
+        raise UsageError(
+            f"an upload holds at most {most} files (PENSTOCK_UPLOAD_MAX_FILES), not {len(files)}"
         )
-        for one in stored
-    ]
-    accepted = app.intake.accept(tenant, new)
+    if profile is not None:
+        profile_named(profile)
+    wanted = NewNode(
+        classes=[name.strip() for name in (classes or "").split(",") if name.strip()],
+        profile=profile,
+        extract=_WISHES[extract],
+        extract_before_embed=_WISHES[extract_before_embed],
+    )
+    with _kept_unless_refused(app.raw) as stored:
+        for file in files:
+            stored.append(_store(app, tenant, file))
+        accepted = app.intake.accept(tenant, [replace(wanted, upload=one) for one in stored])
     results = [
         {"filename": one.name, "size": one.size, **node.as_json()}
         for one, node in zip(stored, accepted, strict=True)
     ]
     return {"created": len(results), "results": results}
+
+
+@contextmanager
+def _kept_unless_refused(raw: RawStore) -> Iterator[list[StoredPayload]]:
+    """The files that the block stores. Of those whose nodes are refused nobody would know.
+
+    After any other error the nodes may have been written all the same, and need their files.
+    """
+    stored: list[StoredPayload] = []
+    try:
+        yield stored
+    except _REFUSALS:
+        for one in stored:
+            with suppress(DocumentFault):
+                raw.delete(one.raw_key)
+        raise
 
 
 def _store(app: App, tenant_id: str, file: UploadFile) -> StoredPayload:
@@ -63,11 +86,12 @@ def _store(app: App, tenant_id: str, file: UploadFile) -> StoredPayload:
     most = app.settings.max_document_bytes
     content = file.file.read(most + 1)
     if len(content) > most:
-        raise Problem(413, f"{name} is larger than the {most} bytes a document may have")
+        raise Problem(
+            413,
+            f"{name} is larger than the {most} bytes a document may have "
+            "(PENSTOCK_MAX_DOCUMENT_BYTES)",
+        )
     extension = extension_for(name, file.content_type)
-    try:
-        key = app.raw.put(tenant_id, _UPLOADS, f"{new_node_id()}/{name}", content, extension)
-    except DocumentFault as error:
-        raise Problem(503, str(error)) from error
+    key = app.raw.put(tenant_id, _UPLOADS, f"{new_node_id()}/{name}", content, extension)
     digest = hashlib.sha256(content).hexdigest()
     return StoredPayload(key, name, len(content), file.content_type, digest)

@@ -268,7 +268,7 @@ def test_a_stalling_server_is_a_timeout(server: ScriptedServer, make_fetcher: Ma
 def test_a_body_that_only_drips_is_a_timeout(
     site: Site, make_fetcher: MakeFetcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.crawl.transport.ANSWER_TIMEOUTS", 2)
+    monkeypatch.setattr("penstock.crawl.answertime.ANSWER_TIMEOUTS", 2)
     url = site.page("/jobs/1", "Sluice keeper")
     site.trouble("/jobs/1", Drip(0.05))
     fault = fault_of(make_fetcher(timeout_seconds=0.2, tries=1), url)
