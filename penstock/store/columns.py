@@ -38,15 +38,16 @@ class Json(sa.types.TypeDecorator[Any]):
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
         del dialect
-        return _storable(value)
+        return storable(value)
 
 
-def _storable(value: Any) -> Any:
+def storable(value: Any) -> Any:
+    """The same JSON without what no database takes."""
     if isinstance(value, str):
         return _UNSTORABLE.sub("\ufffd", value)
     if isinstance(value, Mapping):
-        return {_storable(key): _storable(one) for key, one in value.items()}
-    return [_storable(one) for one in value] if isinstance(value, list | tuple) else value
+        return {storable(key): storable(one) for key, one in value.items()}
+    return [storable(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 class UtcDateTime(sa.types.TypeDecorator[datetime]):

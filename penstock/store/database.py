@@ -21,6 +21,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from penstock.errors import StoreError, StoreUnavailable
 from penstock.settings import mask_url
 
+_CLOCK = sa.text("SELECT clock_timestamp()")
 _SQLITE_BUSY_SECONDS = 30.0
 _SQLITE_PRAGMAS = (
     # With WAL, NORMAL loses nothing when a process dies; a power cut may undo the last commits.
@@ -62,6 +63,17 @@ class Tx:
     def execute(self, statement: sa.Executable, rows: Any = None) -> sa.CursorResult[Any]:
         return self.connection.execute(statement, rows)
 
+    def among(self, column: sa.ColumnElement[Any], values: Iterable[Any]) -> sa.ColumnElement[bool]:
+        """Whether a column has one of these values.
+
+        On Postgres as one array: a statement of fixed length is parsed and planned once.
+        """
+        chosen = list(values)
+        if self.connection.dialect.name != "postgresql":
+            return column.in_(chosen)
+        array = sa.bindparam(None, chosen, type_=postgresql.ARRAY(column.type))
+        return column == sa.any_(array)
+
     def insert(self, table: sa.Table) -> "sqlite.Insert | postgresql.Insert":
         """An INSERT with `on_conflict_…`, which both databases have under one name."""
         if self.connection.dialect.name == "postgresql":
@@ -84,33 +96,56 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Tx]:
         """A transaction that only looks."""
-        with _explained(self.url), self.engine.connect() as connection:
-            yield Tx(connection, self._clock(connection))
+        with _explained(self.url), self._begun() as tx:
+            yield tx
 
     @contextmanager
     def write(self) -> Iterator[Tx]:
         """A transaction that changes something; committed when the block ends well."""
-        with _explained(self.url), self._writer, self.engine.connect() as plain:
-            connection = plain.execution_options(penstock_write=True)
-            with connection.begin():
-                tx = Tx(connection, self._clock(connection))
-                yield tx
-                tx.write_last()
+        with _explained(self.url), self._writer, self._begun(penstock_write=True) as tx:
+            yield tx
+            tx.write_last()
+            tx.connection.commit()
         tx.tell_afterwards()
 
     def close(self) -> None:
         self.engine.dispose()
 
+    @contextmanager
+    def _begun(self, **options: Any) -> Iterator[Tx]:
+        tx = self._begin(options)
+        with tx.connection:
+            yield tx
+
+    def _begin(self, options: dict[str, Any]) -> Tx:
+        """A connection whose transaction has begun. One that died in the pool is found out by the
+        first question, which is the one for the time, and replaced."""
+        try:
+            return self._try_begin(options)
+        except DBAPIError as error:
+            if not error.connection_invalidated:
+                raise
+            return self._try_begin(options)
+
+    def _try_begin(self, options: dict[str, Any]) -> Tx:
+        connection = self.engine.connect().execution_options(**options)
+        try:
+            connection.begin()
+            return Tx(connection, self._clock(connection))
+        except BaseException:
+            connection.close()
+            raise
+
     def _clock(self, connection: sa.Connection) -> datetime:
         if self.is_sqlite:
             return datetime.now(UTC)
-        now: datetime = connection.execute(sa.text("SELECT clock_timestamp()")).scalar_one()
+        now: datetime = connection.execute(_CLOCK).scalar_one()
         return now.astimezone(UTC)
 
 
 def _open_engine(url: str, timeout_seconds: float) -> sa.Engine:
     if not url.startswith("sqlite"):
-        return sa.create_engine(url, pool_pre_ping=True, pool_size=8, max_overflow=24)
+        return sa.create_engine(url, pool_size=8, max_overflow=24)
     path = sa.engine.make_url(url).database
     if path:
         _make_folder(Path(path).parent)

@@ -10,6 +10,7 @@ metadata = sa.MetaData()
 ACTIVE_ITEM = sa.text("status IN ('pending', 'processing', 'retry_pending')")
 WAITING_ITEM = sa.text("status IN ('pending', 'retry_pending')")
 LEASED_ITEM = sa.text("status = 'processing'")
+ITEM_OF_RUN = sa.text("run_id IS NOT NULL")
 ACTIVE_RUN = sa.text("status IN ('pending', 'initializing', 'ingesting')")
 
 sources = sa.Table(
@@ -224,7 +225,14 @@ work_items = sa.Table(
         sqlite_where=LEASED_ITEM,
         postgresql_where=LEASED_ITEM,
     ),
-    sa.Index("ix_work_items_run", "run_id", "stage", "status"),
+    sa.Index(
+        "ix_work_items_run",
+        "run_id",
+        "stage",
+        "status",
+        sqlite_where=ITEM_OF_RUN,
+        postgresql_where=ITEM_OF_RUN,
+    ),
     sqlite_autoincrement=True,
 )
 

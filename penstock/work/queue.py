@@ -20,19 +20,19 @@ from penstock.store.schema import (
     ACTIVE_ITEM,
     ACTIVE_RUN,
     LEASED_ITEM,
-    WAITING_ITEM,
     nodes,
     runs,
     work_items,
 )
-from penstock.work.fairness import find_due, find_due_of
+from penstock.work.due import wanted_by
+from penstock.work.fairness import Turns
+from penstock.work.insertion import insert_items
 from penstock.work.items import Claim, ItemStatus, NewItem, Outcome, Verdict, WorkItem
 from penstock.work.moves import Dispatch, Move
 from penstock.work.retry import RetryRules
-from penstock.work.rows import NO_LEASE, item_columns, item_from, new_row, record_attempt
+from penstock.work.rows import NO_LEASE, item_columns, item_from, record_attempt
+from penstock.work.statements import complete_statement, lease_statement, start_statement
 
-# Instead of a run: items that belong to none.
-NO_RUN = 0
 _NODE_STATUS = {Stage.EXTRACT: nodes.c.extraction_status, Stage.EMBED: nodes.c.embedding_status}
 _MADE_AT = {Stage.EXTRACT: nodes.c.extracted_at, Stage.EMBED: nodes.c.embedded_at}
 
@@ -58,24 +58,7 @@ class WorkQueue:
         """
         if not items:
             return {}
-        insert = tx.insert(work_items)
-        conflict: dict[str, Any] = {
-            "index_elements": ["node_id", "stage"],
-            "index_where": ACTIVE_ITEM,
-        }
-        if replace_active:
-            fresh = {
-                name: insert.excluded[name]
-                for name in ("run_id", "payload", "priority", "run_at", "updated_at")
-            }
-            renewed = {"status": ItemStatus.PENDING, "attempts": 0, "rescues": 0}
-            statement = insert.on_conflict_do_update(**conflict, set_=fresh | renewed | NO_LEASE)
-        else:
-            statement = insert.on_conflict_do_nothing(**conflict)
-        rows = list({(i.node_id, i.stage): new_row(i, tx.now) for i in items}.values())
-        recorded = [
-            item_from(row) for row in tx.execute(statement.returning(*item_columns()), rows)
-        ]
+        recorded = insert_items(tx, items, take_over=replace_active)
         self.note_moves(tx, recorded, ItemStatus.PENDING)
         keys = {(item.node_id, item.stage): item.id for item in recorded}
         self._mark_nodes(tx, "queued", keys)
@@ -98,26 +81,18 @@ class WorkQueue:
         An item that has already taken a worker down with it is leased alone, so that it cannot
         take neighbours along the next time.
         """
-        due = sa.and_(
-            WAITING_ITEM,
-            work_items.c.run_at <= tx.now,
-            work_items.c.stage.in_(stages),
-            not_of_runs(not_runs),
-            _of_run(run_id),
-            sa.true() if only is None else work_items.c.id.in_(only),
-        )
+        dialect = tx.connection.dialect.name
+        wanted = wanted_by(dialect, stages, run_id, not_runs, only)
+        named = {"now": tx.now, "run": run_id, "runs": list(not_runs), "ids": list(only or ())}
+        turns = Turns(tx, wanted, named)
         if run_id and tenant_id is None:
             tenant_id = tx.execute(sa.select(runs.c.tenant_id).where(runs.c.id == run_id)).scalar()
-        if tenant_id is None:
-            rows = find_due(tx, due, limit)
-        else:
-            rows = find_due_of(tx, due, tenant_id, limit)
+        rows = turns.take(limit) if tenant_id is None else turns.take_of(tenant_id, limit)
         items = _together([item_from(row) for row in rows])
         claim = Claim(uuid.uuid4().hex, owner, tuple(items))
         if claim:
-            lease = self._lease(tx, claim) | {"status": ItemStatus.PROCESSING}
-            ours = work_items.c.id.in_(claim.ids)
-            tx.execute(sa.update(work_items).where(ours).values(lease))
+            lease = {f"{name}_": value for name, value in self._lease(tx, claim).items()}
+            tx.execute(lease_statement(dialect), lease | {"ids": claim.ids})
             self.note_moves(tx, claim.items, ItemStatus.PROCESSING)
         return claim
 
@@ -126,13 +101,8 @@ class WorkQueue:
 
         The items that are still ours; the others need no work.
         """
-        begun = (
-            sa.update(work_items)
-            .where(_owned(claim, [item.id for item in items]))
-            .values(started_at=tx.now)
-            .returning(work_items.c.id)
-        )
-        held = set(tx.execute(begun).scalars())
+        named = _named(tx, claim, items)
+        held = set(tx.execute(start_statement(tx.connection.dialect.name), named).scalars())
         ours = [item for item in items if item.id in held]
         self._mark_nodes(tx, "processing", [(item.node_id, item.stage) for item in ours])
         return ours
@@ -143,21 +113,9 @@ class WorkQueue:
         """Complete what is still ours; the items whose result may be written."""
         if not items:
             return []
-        values = NO_LEASE | {
-            "status": ItemStatus.COMPLETE,
-            "outcome": outcome,
-            "updated_at": tx.now,
-            "finished_at": tx.now,
-            # Kept for "how long did it take".
-            "started_at": work_items.c.started_at,
-        }
-        done = (
-            sa.update(work_items)
-            .where(_owned(claim, [item.id for item in items]))
-            .values(values)
-            .returning(work_items.c.id)
-        )
-        held = set(tx.execute(done).scalars())
+        # When it was started is kept, for "how long did it take".
+        named = _named(tx, claim, items) | {"how": outcome}
+        held = set(tx.execute(complete_statement(tx.connection.dialect.name), named).scalars())
         ours = [item for item in items if item.id in held]
         self.note_moves(tx, ours, ItemStatus.COMPLETE)
         return ours
@@ -174,22 +132,8 @@ class WorkQueue:
             return replace(claim, items=())
         lease = self._lease(tx, claim) if leased else NO_LEASE
         status = ItemStatus.PROCESSING if leased else ItemStatus.PENDING
-        rows = [
-            new_row(replace_stage(item, stage), tx.now) | lease | {"status": status}
-            for item in items
-        ]
-        insert = tx.insert(work_items)
-        taken_over = (
-            "run_id payload priority status attempts rescues run_at updated_at lease_owner "
-            "lease_token lease_expires_at claimed_at started_at"
-        )
-        statement = insert.on_conflict_do_update(
-            index_elements=["node_id", "stage"],
-            index_where=ACTIVE_ITEM,
-            set_={name: insert.excluded[name] for name in taken_over.split()},
-        )
-        found = tx.execute(statement.returning(*item_columns()), rows)
-        opened = [item_from(row) for row in found]
+        following = [replace_stage(item, stage) for item in items]
+        opened = insert_items(tx, following, take_over=True, status=status, **lease)
         self.note_moves(tx, opened, status)
         # What was inserted or taken over in this very statement is under the lease it names.
         ours = opened if leased else []
@@ -228,7 +172,7 @@ class WorkQueue:
             "rescues": work_items.c.rescues + (1 if rescued else 0),
             "error_message": _appended_once(note),
         }
-        return self._to_pending(tx, sa.and_(LEASED_ITEM, work_items.c.id.in_(ids)), values)
+        return self._to_pending(tx, sa.and_(LEASED_ITEM, tx.among(work_items.c.id, ids)), values)
 
     def renew(self, tx: Tx, owner: str) -> int:
         """Heartbeat: extend every lease of this owner that is within the hard limit per job."""
@@ -240,7 +184,7 @@ class WorkQueue:
             .with_for_update(skip_locked=True)
         )
         ids = tx.execute(held).scalars().all()
-        renewed = sa.update(work_items).where(LEASED_ITEM, work_items.c.id.in_(ids))
+        renewed = sa.update(work_items).where(LEASED_ITEM, tx.among(work_items.c.id, ids))
         return tx.execute(renewed.values(lease_expires_at=self._expiry(tx))).rowcount
 
     def cancel(self, tx: Tx, *conditions: sa.ColumnElement[bool]) -> list[WorkItem]:
@@ -308,7 +252,7 @@ class WorkQueue:
             "finished_at": tx.now if delay is None else None,
         }
         if tx.execute(
-            sa.update(work_items).where(_owned(claim, [item.id])).values(values)
+            sa.update(work_items).where(_owned(tx, claim, [item.id])).values(values)
         ).rowcount:
             record_attempt(tx, item, spent, claim.owner, fault)
             now = replace(item, attempts=spent)
@@ -364,7 +308,7 @@ class WorkQueue:
             ids = [item.node_id for item in items if item.stage is stage]
             made = sa.case((_MADE_AT[stage].is_not(None), "ready"), else_=None)
             if ids:
-                left = sa.update(nodes).where(nodes.c.id.in_(ids))
+                left = sa.update(nodes).where(tx.among(nodes.c.id, ids))
                 tx.execute(left.values({column.name: made}))
 
     def _mark_nodes(self, tx: Tx, status: str, pairs: Collection[tuple[str, Stage]]) -> None:
@@ -372,7 +316,7 @@ class WorkQueue:
             ids = [node_id for node_id, item_stage in pairs if item_stage is stage]
             if ids:
                 tx.execute(
-                    sa.update(nodes).where(nodes.c.id.in_(ids)).values({column.name: status})
+                    sa.update(nodes).where(tx.among(nodes.c.id, ids)).values({column.name: status})
                 )
 
 
@@ -381,14 +325,6 @@ def not_of_runs(run_ids: Collection[int]) -> sa.ColumnElement[bool]:
     if not run_ids:
         return sa.true()
     return sa.or_(work_items.c.run_id.is_(None), work_items.c.run_id.not_in(run_ids))
-
-
-def _of_run(run_id: int | None) -> sa.ColumnElement[bool]:
-    if run_id is None:
-        return sa.true()
-    if run_id == NO_RUN:
-        return work_items.c.run_id.is_(None)
-    return work_items.c.run_id == run_id
 
 
 def _its_run_is_active() -> sa.ColumnElement[bool]:
@@ -408,9 +344,13 @@ def _appended_once(note: str) -> sa.ColumnElement[str]:
     return sa.case((already, work_items.c.error_message), else_=_appended(note))
 
 
-def _owned(claim: Claim, ids: Sequence[int]) -> sa.ColumnElement[bool]:
+def _named(tx: Tx, claim: Claim, items: Sequence[WorkItem]) -> dict[str, Any]:
+    return {"ids": [item.id for item in items], "token": claim.token, "now": tx.now}
+
+
+def _owned(tx: Tx, claim: Claim, ids: Sequence[int]) -> sa.ColumnElement[bool]:
     return sa.and_(
-        work_items.c.id.in_(ids),
+        tx.among(work_items.c.id, ids),
         work_items.c.lease_token == claim.token,
         work_items.c.status == ItemStatus.PROCESSING,
     )

@@ -1,6 +1,5 @@
 """Work items as rows of their table, and back."""
 
-from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -8,7 +7,7 @@ import sqlalchemy as sa
 from penstock.documents import Fault, Stage
 from penstock.store.database import Tx
 from penstock.store.schema import attempts, work_items
-from penstock.work.items import ItemStatus, NewItem, WorkItem
+from penstock.work.items import WorkItem
 
 NO_LEASE: dict[str, Any] = {
     "lease_owner": None,
@@ -17,24 +16,6 @@ NO_LEASE: dict[str, Any] = {
     "claimed_at": None,
     "started_at": None,
 }
-
-
-def new_row(item: NewItem, now: datetime) -> dict[str, Any]:
-    """A row of work that nobody has claimed yet."""
-    return {
-        "tenant_id": item.tenant_id,
-        "node_id": item.node_id,
-        "run_id": item.run_id,
-        "stage": item.stage,
-        "status": ItemStatus.PENDING,
-        "priority": item.priority,
-        "attempts": 0,
-        "rescues": 0,
-        "run_at": now,
-        "payload": dict(item.payload),
-        "created_at": now,
-        "updated_at": now,
-    }
 
 
 def item_columns() -> list[sa.ColumnElement[Any]]:

@@ -15,6 +15,7 @@ from penstock.pipeline.telling import tell_failures
 from penstock.recovery import sweep
 from penstock.store.database import Tx
 from penstock.store.schema import WAITING_ITEM, nodes, work_items, workers
+from penstock.work.due import NO_RUN
 from penstock.work.items import (
     ACTIVE_STATUSES,
     Claim,
@@ -23,7 +24,7 @@ from penstock.work.items import (
     Outcome,
     WorkItem,
 )
-from penstock.work.queue import NO_RUN, WorkQueue
+from penstock.work.queue import WorkQueue
 from penstock.work.retry import RetryRule, Steps
 from penstock.worker.attachments import Attachment, find_attachments
 from penstock.worker.database import Database
