@@ -14,6 +14,7 @@ from entrypoints.api.routers import admin, health, jobs, nodes, runs, search, up
 from entrypoints.api.tokens import TokenReader
 from penstock import __version__
 from penstock.bootstrap import open_app
+from penstock.intake.gathering import Gathering
 from penstock.settings import Settings, load_settings
 
 DESCRIPTION = """Nodes in, structured and searchable records out. Errors are problem documents
@@ -32,9 +33,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         with open_app(chosen) as opened:
             # Built before the first request: what is wrong with it stops the start, and no two
             # requests build it at once.
-            _ = opened.intake
+            intake = opened.intake
             app.state.penstock = opened
-            yield
+            with Gathering(intake) as app.state.gathering:
+                yield
 
     app = FastAPI(title="Penstock", version=__version__, description=DESCRIPTION, lifespan=lifespan)
     app.state.tokens = TokenReader(chosen) if chosen.asks_for_tokens else None

@@ -1,6 +1,6 @@
 """What endpoints are given: the parts of the application, and who asks."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query, Request
@@ -16,14 +16,23 @@ from entrypoints.api.tokens import (
 )
 from penstock.bootstrap import App
 from penstock.errors import UsageError
+from penstock.intake.gathering import Gathering
+
+# All of these are coroutines although none waits: a plain function would cost each request a
+# thread for nothing.
 
 
-def get_app(request: Request) -> App:
+async def get_app(request: Request) -> App:
     app: App = request.app.state.penstock
     return app
 
 
-def get_principal(
+async def get_gathering(request: Request) -> Gathering:
+    gathering: Gathering = request.app.state.gathering
+    return gathering
+
+
+async def get_principal(
     request: Request, authorization: Annotated[str | None, Header(include_in_schema=False)] = None
 ) -> Principal:
     """Who asks, counted against what their tenant may ask in a minute."""
@@ -44,10 +53,10 @@ def get_principal(
     return principal
 
 
-def require(scope: Scope) -> Callable[..., Principal]:
+def require(scope: Scope) -> Callable[..., Awaitable[Principal]]:
     """Whoever asks must have this scope."""
 
-    def check(principal: Annotated[Principal, Depends(get_principal)]) -> Principal:
+    async def check(principal: Annotated[Principal, Depends(get_principal)]) -> Principal:
         if scope not in principal.scopes:
             raise Problem(403, f"the token lacks the scope {scope}: ask for one that has it")
         return principal
@@ -72,7 +81,7 @@ def tenant_of(principal: Principal, named: str | None) -> str:
 def read_tenant(scope: Scope) -> Any:
     """The tenant of a request that names it in its query."""
 
-    def read(
+    async def read(
         principal: Annotated[Principal, Depends(require(scope))],
         tenant_id: Annotated[str | None, Query(description="Whose; default: the token's")] = None,
     ) -> str:
@@ -82,6 +91,7 @@ def read_tenant(scope: Scope) -> Any:
 
 
 AppDep = Annotated[App, Depends(get_app)]
+GatheringDep = Annotated[Gathering, Depends(get_gathering)]
 Reader = Annotated[Principal, Depends(require(Scope.READ))]
 Writer = Annotated[Principal, Depends(require(Scope.WRITE))]
 Admin = Annotated[Principal, Depends(require(Scope.ADMIN))]

@@ -47,7 +47,8 @@ def _start(client: "SyncPrefectClient", run: Run) -> str:
         parameters={"source": run.location, "tenant": run.tenant_id, "run_id": run.id},
         tags=[f"tenant:{run.tenant_id}", f"source:{run.source_name}"],
     )
-    started = start(idempotency_key=f"penstock-run-{run.id}")
+    # Not by the number alone: other databases, on the same Prefect server, have the same ones.
+    started = start(idempotency_key=f"penstock-run-{run.id}-{run.created_at.isoformat()}")
     if started.state is not None and started.state.is_final():
         # The one of this key has ended without ending its run: it takes another to go on.
         started = start()

@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from penstock.errors import (
     ConfigurationError,
@@ -158,6 +159,9 @@ def list_faults(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 
 def _of_bug(request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, ClientDisconnect):
+        # Nobody is left to be told.
+        return problem_response(400, "the client went away before it had its answer")
     # What went wrong may hold what others sent; it goes to the log, not to the caller.
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return problem_response(500, _BUG)

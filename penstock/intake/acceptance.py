@@ -114,7 +114,8 @@ class Acceptance:
         insert = sa.insert(nodes).returning(nodes.c.id, nodes.c.seq)
         numbers = {row.id: row.seq for row in tx.execute(insert, rows)}
         self._write_texts(tx, prepared, numbers)
-        ids = self.queue.enqueue(tx, [item for one in prepared for item in one.items(tenant_id)])
+        items = [item for one in prepared for item in one.items(tenant_id)]
+        ids = self.queue.enqueue(tx, items, marks_nodes=False)
         return [one.accepted(ids) for one in prepared]
 
     def _profile_of(self, node: NewNode) -> str:

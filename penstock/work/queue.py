@@ -48,20 +48,27 @@ class WorkQueue:
     """Hears of every move of an item, after it is committed."""
 
     def enqueue(
-        self, tx: Tx, items: Sequence[NewItem], *, replace_active: bool = False
+        self,
+        tx: Tx,
+        items: Sequence[NewItem],
+        *,
+        replace_active: bool = False,
+        marks_nodes: bool = True,
     ) -> dict[tuple[str, Stage], int]:
         """Record work; the ids of what was recorded, by node and stage.
 
         A node's stage has at most one active item. By default a second one is not recorded.
         `replace_active` is for new content: the active item starts over with the new payload, and
-        a worker busy with the old one is fenced out.
+        a worker busy with the old one is fenced out. Nodes that were just written, saying what
+        waits for them, need not be marked.
         """
         if not items:
             return {}
         recorded = insert_items(tx, items, take_over=replace_active)
         self.note_moves(tx, recorded, ItemStatus.PENDING)
         keys = {(item.node_id, item.stage): item.id for item in recorded}
-        self._mark_nodes(tx, "queued", keys)
+        if marks_nodes:
+            self._mark_nodes(tx, "queued", keys)
         return keys
 
     def claim(

@@ -1,11 +1,21 @@
 """Nodes: made, shown, refreshed, deleted."""
 
+from asyncio import wrap_future
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Response
 from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
 
-from entrypoints.api.deps import AdminTenant, AppDep, ReadTenant, Writer, WriteTenant, tenant_of
+from entrypoints.api.deps import (
+    AdminTenant,
+    AppDep,
+    GatheringDep,
+    ReadTenant,
+    Writer,
+    WriteTenant,
+    tenant_of,
+)
 from entrypoints.api.models import BatchAccepted, BatchIn, BatchResult, NodeAccepted, NodeIn
 from entrypoints.api.problems import Problem, documented, list_faults
 from entrypoints.api.tokens import Principal
@@ -27,10 +37,14 @@ Key = Annotated[
 
 
 @router.post("/nodes", responses=documented(413))
-def create_node(app: AppDep, principal: Writer, body: NodeIn, key: Key = None) -> NodeAccepted:
+async def create_node(
+    app: AppDep, gathering: GatheringDep, principal: Writer, body: NodeIn, key: Key = None
+) -> NodeAccepted:
     """Make a node; embedding and extraction follow as jobs."""
     tenant_id = tenant_of(principal, body.tenant_id)
-    (accepted,) = _accept(app, tenant_id, [body.as_new_node()], key)
+    accepted = await wrap_future(gathering.submit(tenant_id, body.as_new_node(), key))
+    if not app.settings.embedding.asynchronous:
+        (accepted,) = await run_in_threadpool(app.embed_now, [accepted])
     return NodeAccepted(**accepted.as_json())
 
 

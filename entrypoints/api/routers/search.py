@@ -23,9 +23,17 @@ def search(
     limit: Annotated[int, Query(ge=1, le=200)] = 10,
 ) -> dict[str, Any]:
     """Documents by words, by meaning, or by both, best first; hits are marked in the snippets."""
-    filters = Filters(tenant_id, _stored(source), _stored(profile), dict(map(_pair, field)))
+    filters = Filters(tenant_id, _stored(source), _stored(profile), _pairs(field))
     hits = app.search(_stored(q) or "", filters, mode, limit)
     return {"query": q, "mode": mode, "hits": [hit.as_json() for hit in hits]}
+
+
+def _pairs(given: list[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for name, value in map(_pair, given):
+        if pairs.setdefault(name, value) != value:
+            raise UsageError(f"field={name} is asked for twice: name each field once")
+    return pairs
 
 
 def _pair(one: str) -> tuple[str, str]:

@@ -1,0 +1,27 @@
+"""The OpenAPI document: what the routes say of themselves, and what holds for all of them."""
+
+from typing import Any
+
+from fastapi import FastAPI
+
+from entrypoints.api.problems import ProblemDocument
+
+_BEARER = {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
+
+
+def complete_document(app: FastAPI) -> None:
+    """Have the document tell of problem documents, and of tokens where they are asked for."""
+    described = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = described()
+        components = document.setdefault("components", {})
+        components.setdefault("schemas", {})["ProblemDocument"] = (
+            ProblemDocument.model_json_schema()
+        )
+        if app.state.tokens is not None:
+            components["securitySchemes"] = {"bearer": _BEARER}
+            document["security"] = [{"bearer": []}]
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]
