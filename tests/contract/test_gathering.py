@@ -48,7 +48,8 @@ def test_everybody_gets_the_answer_to_their_own_node(app: App) -> None:
         )
     assert len({one.id for one in accepted}) == LIMIT
     with app.database.read() as tx:
-        given = dict(tx.execute(sa.select(nodes.c.id, nodes.c.given)).all())  # type: ignore[arg-type]
+        rows = tx.execute(sa.select(nodes.c.id, nodes.c.given))
+        given = {row.id: row.given for row in rows}
         jobs = set(tx.execute(sa.select(work_items.c.id)).scalars())
     texts = [given[one.id]["props"]["text"] for one in accepted]
     assert texts == [f"document {number}" for number in range(LIMIT)]
