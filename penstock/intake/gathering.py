@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from penstock.errors import Interrupted, PenstockError
+from penstock.errors import Interrupted, Overloaded, UsageError
 from penstock.intake.intake import Intake
 from penstock.intake.request import Accepted, NewNode
 
@@ -58,10 +58,13 @@ class Gathering:
         open_ = True
         while open_:
             gathered, open_ = self._gather()
-            for together in _by_tenant(gathered):
+            # Whoever has gone meanwhile wants no node; from here on nobody can go any more.
+            waiting = [one for one in gathered if one.accepted.set_running_or_notify_cancel()]
+            for together in _by_tenant(waiting):
                 self._accept(together)
         for late in self._left():
-            late.accepted.set_exception(Interrupted("the intake is closed; send it again"))
+            if late.accepted.set_running_or_notify_cancel():
+                late.accepted.set_exception(Interrupted("the intake is closed; send it again"))
 
     def _gather(self) -> tuple[list[_Arrival], bool]:
         """All that has come, at least one; False with the last of it."""
@@ -87,8 +90,9 @@ class Gathering:
             try:
                 nodes = [arrival.node for arrival in together]
                 accepted = self._intake.accept(together[0].tenant_id, nodes)
-            except PenstockError:
-                # One of them may be wrong, or there is room for some of them only.
+            except (UsageError, Overloaded):
+                # One of them may be wrong, or there is room for some of them only. After any other
+                # error they may have been written, or each would wait as long for the same one.
                 for arrival in together:
                     self._accept_alone(arrival)
                 return

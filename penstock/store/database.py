@@ -21,7 +21,6 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from penstock.errors import StoreError, StoreUnavailable
 from penstock.settings import mask_url
 
-_CLOCK = sa.text("SELECT clock_timestamp()")
 _SQLITE_BUSY_SECONDS = 30.0
 _SQLITE_PRAGMAS = (
     # With WAL, NORMAL loses nothing when a process dies; a power cut may undo the last commits.
@@ -105,7 +104,7 @@ class Database:
         with _explained(self.url), self._writer, self._begun(penstock_write=True) as tx:
             yield tx
             tx.write_last()
-            tx.connection.commit()
+            self._commit(tx.connection)
         tx.tell_afterwards()
 
     def close(self) -> None:
@@ -130,22 +129,39 @@ class Database:
     def _try_begin(self, options: dict[str, Any]) -> Tx:
         connection = self.engine.connect().execution_options(**options)
         try:
-            connection.begin()
-            return Tx(connection, self._clock(connection))
+            return Tx(connection, self._begin_at(connection))
         except BaseException:
             connection.close()
             raise
 
-    def _clock(self, connection: sa.Connection) -> datetime:
+    def _begin_at(self, connection: sa.Connection) -> datetime:
+        """Begin a transaction; when, by the database's clock. Postgres is asked for both at once,
+        and so the driver leaves transactions to us: it would make two questions of it."""
         if self.is_sqlite:
+            connection.begin()
             return datetime.now(UTC)
-        now: datetime = connection.execute(_CLOCK).scalar_one()
+        from psycopg import OperationalError as DriverError
+
+        driver: Any = connection.connection.dbapi_connection
+        try:
+            answers = driver.execute("BEGIN; SELECT clock_timestamp()")
+        except DriverError as error:
+            connection.invalidate(error)
+            raise OperationalError("BEGIN", None, error, connection_invalidated=True) from error
+        answers.nextset()
+        now: datetime = answers.fetchone()[0]
         return now.astimezone(UTC)
+
+    def _commit(self, connection: sa.Connection) -> None:
+        if self.is_sqlite:
+            connection.commit()
+        else:
+            connection.exec_driver_sql("COMMIT")
 
 
 def _open_engine(url: str, timeout_seconds: float) -> sa.Engine:
     if not url.startswith("sqlite"):
-        return sa.create_engine(url, pool_size=8, max_overflow=24)
+        return sa.create_engine(url, pool_size=8, max_overflow=24, isolation_level="AUTOCOMMIT")
     path = sa.engine.make_url(url).database
     if path:
         _make_folder(Path(path).parent)

@@ -9,56 +9,91 @@ from typing import Any
 import sqlalchemy as sa
 
 from penstock.store.database import Tx
+from penstock.store.schema import work_items
 from penstock.work.due import (
     Wanted,
-    of_tenant,
+    lease_of_tenant,
     share_of_tenant,
     shares_of_tenants,
     top_priorities,
 )
 
+CLAIMS_REMEMBERED = 3
+
+
+class Alone:
+    """Remembers for a few claims that one tenant alone had work, which need not be asked each time.
+    Whoever comes meanwhile waits for no more than these few batches."""
+
+    def __init__(self) -> None:
+        self._known: dict[Wanted, tuple[str, int]] = {}
+
+    def recall(self, wanted: Wanted) -> str | None:
+        tenant, left = self._known.get(wanted, ("", 0))
+        if left == 0:
+            return None
+        self._known[wanted] = (tenant, left - 1)
+        return tenant
+
+    def note(self, wanted: Wanted, tenant: str | None) -> None:
+        if tenant is None:
+            self._known.pop(wanted, None)
+        else:
+            self._known[wanted] = (tenant, CLAIMS_REMEMBERED)
+
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Finds the rows that are claimed next, locked where the database locks rows."""
+    """Finds and leases the rows that are claimed next."""
 
     tx: Tx
     wanted: Wanted
     named: Mapping[str, Any]
     """The parameters of what is wanted."""
+    values: Mapping[str, Any]
+    """The columns of the lease."""
+    alone: Alone
 
-    def take(self, limit: int) -> list[sa.Row[Any]]:
+    def lease(self, limit: int) -> list[sa.Row[Any]]:
         """The highest priority there is, an equal share of it for each tenant, its oldest first.
         A tenant alone gets all of the batch."""
+        known = self.alone.recall(self.wanted)
+        if known is not None and (found := self.lease_of(known, limit)):
+            return found
         rows = self.tx.execute(top_priorities(self.wanted), dict(self.named))
         tops = {row.tenant: row.top for row in rows if row.top is not None}
-        if not tops:
-            return []
-        if len(tops) == 1:
-            return self.take_of(next(iter(tops)), limit)
-        highest = max(tops.values())
-        tenants = [tenant for tenant, top in tops.items() if top == highest]
-        return self._share_out(tenants, highest, limit)
+        single = next(iter(tops)) if len(tops) == 1 else None
+        self.alone.note(self.wanted, single)
+        if single is not None:
+            return self.lease_of(single, limit)
+        return self._share_out(tops, limit) if tops else []
 
-    def take_of(self, tenant_id: str, limit: int) -> list[sa.Row[Any]]:
+    def lease_of(self, tenant_id: str, limit: int) -> list[sa.Row[Any]]:
         """The same for one tenant: the highest priority first, then the oldest."""
-        named = {**self.named, "tenant": tenant_id, "most": limit}
-        return list(self.tx.execute(of_tenant(self.wanted), named))
+        lease = {f"lease_{name}": value for name, value in self.values.items()}
+        named = {**self.named, **lease, "tenant": tenant_id, "most": limit}
+        return list(self.tx.execute(lease_of_tenant(self.wanted, tuple(self.values)), named))
 
-    def _share_out(self, tenants: Sequence[str], top: int, limit: int) -> list[sa.Row[Any]]:
+    def _share_out(self, tops: Mapping[str, int], limit: int) -> list[sa.Row[Any]]:
+        top = max(tops.values())
+        tenants = [tenant for tenant, highest in tops.items() if highest == top]
         chosen = random.sample(tenants, min(len(tenants), limit))
         share = math.ceil(limit / len(chosen))
-        rows = self._take_shares(chosen, top, share)[:limit]
+        rows = self._find_shares(chosen, top, share)[:limit]
         # Those that had more than their share get what the others left over.
         had_more = [tenant for tenant in chosen if _count(rows, tenant) == share]
         if had_more and len(rows) < limit:
             left = math.ceil((limit - len(rows)) / len(had_more))
-            rows += self._take_shares(had_more, top, left, taken=[row.id for row in rows])
-        return rows[:limit]
+            rows += self._find_shares(had_more, top, left, taken=[row.id for row in rows])
+        found = rows[:limit]
+        ours = self.tx.among(work_items.c.id, [row.id for row in found])
+        self.tx.execute(sa.update(work_items).where(ours).values(dict(self.values)))
+        return found
 
-    def _take_shares(
+    def _find_shares(
         self, tenants: Sequence[str], top: int, share: int, taken: Sequence[int] | None = None
     ) -> list[sa.Row[Any]]:
+        """Rows that are due, locked where the database locks rows."""
         again = taken is not None
         named = {**self.named, "top": top, "most": share} | ({"taken": taken} if again else {})
         if self.wanted.dialect == "postgresql":

@@ -7,7 +7,7 @@ change and what the caller changes beside it happen together or not at all.
 
 import uuid
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -25,13 +25,13 @@ from penstock.store.schema import (
     work_items,
 )
 from penstock.work.due import wanted_by
-from penstock.work.fairness import Turns
+from penstock.work.fairness import Alone, Turns
 from penstock.work.insertion import insert_items
 from penstock.work.items import Claim, ItemStatus, NewItem, Outcome, Verdict, WorkItem
 from penstock.work.moves import Dispatch, Move
 from penstock.work.retry import RetryRules
 from penstock.work.rows import NO_LEASE, item_columns, item_from, record_attempt
-from penstock.work.statements import complete_statement, lease_statement, start_statement
+from penstock.work.statements import complete_statement, start_statement
 
 _NODE_STATUS = {Stage.EXTRACT: nodes.c.extraction_status, Stage.EMBED: nodes.c.embedding_status}
 _MADE_AT = {Stage.EXTRACT: nodes.c.extracted_at, Stage.EMBED: nodes.c.embedded_at}
@@ -46,6 +46,7 @@ class WorkQueue:
     job_timeout_seconds: float = 1800.0
     dispatch: Dispatch | None = None
     """Hears of every move of an item, after it is committed."""
+    alone: Alone = field(default_factory=Alone)
 
     def enqueue(
         self,
@@ -65,8 +66,9 @@ class WorkQueue:
         if not items:
             return {}
         recorded = insert_items(tx, items, take_over=replace_active)
-        self.note_moves(tx, recorded, ItemStatus.PENDING)
-        keys = {(item.node_id, item.stage): item.id for item in recorded}
+        if self.dispatch is not None:
+            self.note_moves(tx, [one.as_item() for one in recorded], ItemStatus.PENDING)
+        keys = {one.key: one.id for one in recorded}
         if marks_nodes:
             self._mark_nodes(tx, "queued", keys)
         return keys
@@ -88,20 +90,26 @@ class WorkQueue:
         An item that has already taken a worker down with it is leased alone, so that it cannot
         take neighbours along the next time.
         """
-        dialect = tx.connection.dialect.name
-        wanted = wanted_by(dialect, stages, run_id, not_runs, only)
+        token = uuid.uuid4().hex
+        wanted = wanted_by(tx.connection.dialect.name, stages, run_id, not_runs, only)
         named = {"now": tx.now, "run": run_id, "runs": list(not_runs), "ids": list(only or ())}
-        turns = Turns(tx, wanted, named)
+        lease = self._lease(tx, owner, token) | {"status": ItemStatus.PROCESSING}
+        turns = Turns(tx, wanted, named, lease, self.alone)
         if run_id and tenant_id is None:
             tenant_id = tx.execute(sa.select(runs.c.tenant_id).where(runs.c.id == run_id)).scalar()
-        rows = turns.take(limit) if tenant_id is None else turns.take_of(tenant_id, limit)
-        items = _together([item_from(row) for row in rows])
-        claim = Claim(uuid.uuid4().hex, owner, tuple(items))
-        if claim:
-            lease = {f"{name}_": value for name, value in self._lease(tx, claim).items()}
-            tx.execute(lease_statement(dialect), lease | {"ids": claim.ids})
-            self.note_moves(tx, claim.items, ItemStatus.PROCESSING)
-        return claim
+        rows = turns.lease(limit) if tenant_id is None else turns.lease_of(tenant_id, limit)
+        items = self._keep_apart(tx, [item_from(row) for row in rows])
+        self.note_moves(tx, items, ItemStatus.PROCESSING)
+        return Claim(token, owner, tuple(items))
+
+    def _keep_apart(self, tx: Tx, items: list[WorkItem]) -> list[WorkItem]:
+        """One suspect, or any number of unsuspected; the others are given back."""
+        ordered = sorted(items, key=lambda item: (-item.priority, item.id))
+        kept = _together(ordered)
+        back = [item.id for item in ordered if item not in kept] if len(kept) < len(items) else []
+        if back:
+            self._to_pending(tx, tx.among(work_items.c.id, back), {})
+        return kept
 
     def start(self, tx: Tx, claim: Claim, items: Sequence[WorkItem]) -> list[WorkItem]:
         """Say that work on these begins now; from here a worker's death counts as a rescue.
@@ -137,10 +145,11 @@ class WorkQueue:
         """
         if not items:
             return replace(claim, items=())
-        lease = self._lease(tx, claim) if leased else NO_LEASE
+        lease = self._lease(tx, claim.owner, claim.token) if leased else NO_LEASE
         status = ItemStatus.PROCESSING if leased else ItemStatus.PENDING
         following = [replace_stage(item, stage) for item in items]
-        opened = insert_items(tx, following, take_over=True, status=status, **lease)
+        inserted = insert_items(tx, following, take_over=True, status=status, **lease)
+        opened = [one.as_item() for one in inserted]
         self.note_moves(tx, opened, status)
         # What was inserted or taken over in this very statement is under the lease it names.
         ours = opened if leased else []
@@ -296,10 +305,10 @@ class WorkQueue:
             moves = [Move(item, status, tx.now, run_at, fault) for item in items]
             tx.afterwards(self.dispatch.moved, moves)
 
-    def _lease(self, tx: Tx, claim: Claim) -> dict[str, Any]:
+    def _lease(self, tx: Tx, owner: str, token: str) -> dict[str, Any]:
         return {
-            "lease_owner": claim.owner,
-            "lease_token": claim.token,
+            "lease_owner": owner,
+            "lease_token": token,
             "lease_expires_at": self._expiry(tx),
             "claimed_at": tx.now,
             "started_at": None,

@@ -17,15 +17,6 @@ _c = work_items.c
 
 
 @cache
-def lease_statement(dialect: str) -> sa.Executable:
-    """Items are leased; the parameters are the columns of a lease."""
-    names = (*NO_LEASE, "updated_at")
-    lease = {name: sa.bindparam(f"{name}_", type_=_c[name].type) for name in names}
-    leased = lease | {"status": ItemStatus.PROCESSING}
-    return sa.update(work_items).where(_among_ids(dialect)).values(leased)
-
-
-@cache
 def start_statement(dialect: str) -> sa.Executable:
     """Items of a claim begin; the ids of those that are still its own."""
     begun = sa.update(work_items).where(*_held(dialect)).values(started_at=_param("now"))

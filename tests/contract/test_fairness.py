@@ -15,8 +15,8 @@ def desk(database: Database) -> Desk:
     return Desk(database)
 
 
-def enqueue(desk: Desk, tenant_id: str, count: int, **values: int) -> None:
-    desk.enqueue(*[make_item(tenant_id=tenant_id, **values) for _ in range(count)])
+def enqueue(desk: Desk, tenant_id: str, count: int, priority: int = 0) -> None:
+    desk.enqueue(*[make_item(tenant_id=tenant_id, priority=priority) for _ in range(count)])
 
 
 def tenants_of(desk: Desk, limit: int = 50) -> Counter[str]:

@@ -1,0 +1,124 @@
+"""Our queue, in this process: bulk enqueue, and one worker that drains no-op jobs."""
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import cast
+
+import sqlalchemy as sa
+
+from bench.queue_assignment import (
+    ENQUEUE,
+    Assignment,
+    check_done,
+    name_way,
+    new_ids,
+    rate,
+    read_assignment,
+    tell,
+)
+from bench.queue_contenders import MIRRORED, WORKER_LANES
+from penstock.dispatch.redis_dispatch import RedisDispatch
+from penstock.documents import Stage
+from penstock.pipeline.drain import Drain
+from penstock.pipeline.processor import Processor
+from penstock.store.database import Database
+from penstock.store.schema import work_items
+from penstock.work.heart import Heart
+from penstock.work.items import Claim, ItemStatus, NewItem, Outcome
+from penstock.work.queue import WorkQueue
+from penstock.work.redis_client import build_redis_client
+from penstock.work.retry import default_rules
+
+BATCH = 2_000
+HEARTBEAT_SECONDS = 10.0
+POLL_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class NoWork:
+    """Stands in for the path: each claim is started and completed as a stage does it, in two
+    transactions guarded by the lease, with nothing between them."""
+
+    database: Database
+    queue: WorkQueue
+    stages: tuple[Stage, ...] = tuple(Stage)
+
+    def process(self, claim: Claim) -> None:
+        with self.database.write() as tx:
+            ours = self.queue.start(tx, claim, claim.items)
+        with self.database.write() as tx:
+            self.queue.complete(tx, claim, ours, Outcome.DONE)
+
+    def give_back(self, claim: Claim) -> None:
+        with self.database.write() as tx:
+            self.queue.release(tx, claim)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """One queue on one database."""
+
+    database: Database
+    queue: WorkQueue
+
+    def run(self, given: Assignment, ways: tuple[tuple[int, int], ...]) -> dict[str, float]:
+        """Every way of draining, given as the size of a claim and the number of lanes."""
+        rates: dict[str, float] = {}
+        # A worker compiles its statements once in its life.
+        for claims, lanes in ways:
+            self.drain(2 * claims, claims, lanes)
+        for claims, lanes in ways:
+            rates[name_way(claims, lanes)] = self.drain(given.process, claims, lanes)
+        # Other than a text, a vector in the making is marked on its node too.
+        for figure, stage in ((ENQUEUE, Stage.TEXT), (f"{ENQUEUE}, stage embed", Stage.EMBED)):
+            rates[figure] = self.enqueue(given.enqueue, stage)
+        check_done(self._count(ItemStatus.PENDING), 2 * given.enqueue)
+        return rates
+
+    def enqueue(self, jobs: int, stage: Stage) -> float:
+        items = [NewItem("default", node_id, stage) for node_id in new_ids(jobs)]
+
+        def record() -> None:
+            for first in range(0, jobs, BATCH):
+                with self.database.write() as tx:
+                    self.queue.enqueue(tx, items[first : first + BATCH])
+
+        return rate(jobs, record)
+
+    def drain(self, jobs: int, claims: int, lanes: int) -> float:
+        """One worker, from before its first claim until nothing is left."""
+        done = self._count(ItemStatus.COMPLETE)
+        self.enqueue(jobs, Stage.TEXT)
+        refresh_statistics(self.database)
+        with Heart(self.database, self.queue, every_seconds=HEARTBEAT_SECONDS) as heart:
+            processor = cast(Processor, NoWork(self.database, self.queue))
+            drain = Drain(self.database, self.queue, processor, heart, claims, lanes, POLL_SECONDS)
+            drained = rate(jobs, lambda: drain.run(lambda: True))
+        check_done(self._count(ItemStatus.COMPLETE) - done, jobs)
+        return drained
+
+    def _count(self, status: ItemStatus) -> int:
+        count = sa.select(sa.func.count()).where(work_items.c.status == status)
+        with self.database.read() as tx:
+            return int(tx.execute(count).scalar_one())
+
+
+def refresh_statistics(database: Database) -> None:
+    """As autovacuum does on a server that has run for a while; the same is done for peers."""
+    if not database.is_sqlite:
+        with database.engine.begin() as connection:
+            connection.execute(sa.text("ANALYZE work_items"))
+
+
+def main(given: Assignment) -> None:
+    mirrored = given.way == MIRRORED
+    dispatch = RedisDispatch(build_redis_client(given.redis_url)) if mirrored else None
+    lanes = (1,) if mirrored else (1, WORKER_LANES)
+    ways = tuple((claims, number) for number in lanes for claims in (50, 200))
+    with closing(Database(given.address)) as database:
+        queue = WorkQueue(default_rules(), dispatch=dispatch)
+        tell(Bench(database, queue).run(given, ways))
+
+
+if __name__ == "__main__":
+    main(read_assignment())
