@@ -99,14 +99,9 @@ def top_priorities(wanted: Wanted) -> sa.Select[Any]:
 
 
 @cache
-def lease_of_tenant(wanted: Wanted, lease: tuple[str, ...]) -> sa.Executable:
-    """What is due of one tenant, the highest priority first, then the oldest, is found and leased
-    in one go; parameters `:lease_…` are the columns of the lease."""
-    tenant = sa.bindparam("tenant", type_=sa.Text())
-    due = _ordered(wanted.condition(), tenant).with_only_columns(_c.id).cte("due")
-    values = {name: sa.bindparam(f"lease_{name}", type_=_c[name].type) for name in lease}
-    leased = sa.update(work_items).where(_c.id == due.c.id).values(values)
-    return leased.returning(*item_columns())
+def of_tenant(wanted: Wanted) -> sa.Select[Any]:
+    """What is due of one tenant: the highest priority first, then the oldest."""
+    return _ordered(wanted.condition(), sa.bindparam("tenant", type_=sa.Text()))
 
 
 @cache

@@ -9,14 +9,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from penstock.store.database import Tx
-from penstock.store.schema import work_items
 from penstock.work.due import (
     Wanted,
-    lease_of_tenant,
+    of_tenant,
     share_of_tenant,
     shares_of_tenants,
     top_priorities,
 )
+from penstock.work.statements import lease_statement
 
 CLAIMS_REMEMBERED = 3
 
@@ -70,9 +70,8 @@ class Turns:
 
     def lease_of(self, tenant_id: str, limit: int) -> list[sa.Row[Any]]:
         """The same for one tenant: the highest priority first, then the oldest."""
-        lease = {f"lease_{name}": value for name, value in self.values.items()}
-        named = {**self.named, **lease, "tenant": tenant_id, "most": limit}
-        return list(self.tx.execute(lease_of_tenant(self.wanted, tuple(self.values)), named))
+        named = {**self.named, "tenant": tenant_id, "most": limit}
+        return self._leased(list(self.tx.execute(of_tenant(self.wanted), named)))
 
     def _share_out(self, tops: Mapping[str, int], limit: int) -> list[sa.Row[Any]]:
         top = max(tops.values())
@@ -85,10 +84,14 @@ class Turns:
         if had_more and len(rows) < limit:
             left = math.ceil((limit - len(rows)) / len(had_more))
             rows += self._find_shares(had_more, top, left, taken=[row.id for row in rows])
-        found = rows[:limit]
-        ours = self.tx.among(work_items.c.id, [row.id for row in found])
-        self.tx.execute(sa.update(work_items).where(ours).values(dict(self.values)))
-        return found
+        return self._leased(rows[:limit])
+
+    def _leased(self, rows: list[sa.Row[Any]]) -> list[sa.Row[Any]]:
+        if rows:
+            lease = {f"lease_{name}": value for name, value in self.values.items()}
+            statement = lease_statement(self.wanted.dialect, tuple(self.values))
+            self.tx.execute(statement, lease | {"ids": [row.id for row in rows]})
+        return rows
 
     def _find_shares(
         self, tenants: Sequence[str], top: int, share: int, taken: Sequence[int] | None = None

@@ -17,6 +17,14 @@ _c = work_items.c
 
 
 @cache
+def lease_statement(dialect: str, lease: tuple[str, ...]) -> sa.Executable:
+    """Items are leased; parameters `:lease_…` are the columns of the lease. Not in one statement
+    with finding them: for that, Postgres would plan to read the whole table."""
+    values = {name: sa.bindparam(f"lease_{name}", type_=_c[name].type) for name in lease}
+    return sa.update(work_items).where(_among_ids(dialect)).values(values)
+
+
+@cache
 def start_statement(dialect: str) -> sa.Executable:
     """Items of a claim begin; the ids of those that are still its own."""
     begun = sa.update(work_items).where(*_held(dialect)).values(started_at=_param("now"))
