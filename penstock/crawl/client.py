@@ -114,9 +114,9 @@ class Client:
         """The answer at the end of the redirects; `before_hop` may refuse any URL on the way."""
         hop = url
         for _ in range(self._max_redirects + 1):
-            require_web_url(hop)
+            host = require_web_url(hop).host
             before_hop(hop)
-            answer = self._get(hop, headers, max_bytes)
+            answer = self._get(hop, host, headers, max_bytes)
             if answer.redirect_url is None:
                 return answer
             hop = answer.redirect_url
@@ -126,8 +126,8 @@ class Client:
     def close(self) -> None:
         self._http.close()
 
-    def _get(self, url: str, headers: Mapping[str, str], max_bytes: int) -> Answer:
-        with self._gates.turn(httpx.URL(url).host):
+    def _get(self, url: str, host: str, headers: Mapping[str, str], max_bytes: int) -> Answer:
+        with self._gates.turn(host):
             try:
                 return self._exchange(url, headers, max_bytes)
             except httpx.TimeoutException as error:

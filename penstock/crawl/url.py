@@ -1,5 +1,6 @@
 """URLs in one spelling, so that the same page is never two documents."""
 
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 import httpx
@@ -8,6 +9,11 @@ WEB_SCHEMES = frozenset({"http", "https"})
 _MAX_PORT = 65_535
 
 
+# A page's address is looked at several times on its way: in the list, before and after the request.
+_REMEMBERED = 4096
+
+
+@lru_cache(_REMEMBERED)
 def parse_url(text: str) -> httpx.URL | None:
     """The http(s) URL that the text is, or None."""
     if not text.isprintable() or " " in text:
@@ -23,6 +29,7 @@ def parse_url(text: str) -> httpx.URL | None:
     return url if valid_host and url.scheme in WEB_SCHEMES else None
 
 
+@lru_cache(_REMEMBERED)
 def normalise_url(text: str) -> str | None:
     """Lower-case host, no default port, no fragment, no `..`, no credentials; None if not http(s).
 
@@ -34,6 +41,7 @@ def normalise_url(text: str) -> str | None:
     return f"{url.scheme}://{url.netloc.decode()}{url.raw_path.decode()}"
 
 
+@lru_cache(_REMEMBERED)
 def root_url(url: str) -> str:
     """The root of a URL's site, with its slash."""
     parsed = httpx.URL(url)

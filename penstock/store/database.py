@@ -26,7 +26,7 @@ _SQLITE_PRAGMAS = (
     # With WAL, NORMAL loses nothing when a process dies; a power cut may undo the last commits.
     "PRAGMA synchronous=NORMAL",
     "PRAGMA foreign_keys=ON",
-    "PRAGMA cache_size=-32000",
+    "PRAGMA cache_size=-16000",
     "PRAGMA temp_store=MEMORY",
 )
 

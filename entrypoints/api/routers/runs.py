@@ -30,6 +30,23 @@ class EventStream(StreamingResponse):
     media_type = "text/event-stream"
 
 
+# Of the stream, as tools read it: event by event.
+_EVENT: dict[str, Any] = {
+    "content": {
+        EventStream.media_type: {
+            "schema": {
+                "type": "object",
+                "properties": {
+                    "id": {"type": "string", "description": "To go on from: Last-Event-ID"},
+                    "event": {"type": "string", "enum": ["log", "end"]},
+                    "data": {"type": "string", "description": "A line of the log, as JSON"},
+                },
+            }
+        }
+    }
+}
+
+
 @router.get("")
 def list_runs(
     app: AppDep, tenant_id: ReadTenant, limit: Annotated[int, Query(ge=1, le=200)] = 20
@@ -106,9 +123,7 @@ def show_logs(
 
 
 @router.get(
-    "/{run_id}/events",
-    response_class=EventStream,
-    responses=documented(404),
+    "/{run_id}/events", response_class=EventStream, responses={**documented(404), 200: _EVENT}
 )
 def stream_events(
     request: Request,
