@@ -34,6 +34,18 @@ def gunzip_pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
         raise GzipError("it ends too early")
 
 
+def gunzip_whole(content: bytes, max_bytes: int) -> bytes:
+    """The content unpacked if it is gzip, as it is if it is not; no more than so many bytes."""
+    if not content.startswith(GZIP_MAGIC):
+        return content
+    unpacked = bytearray()
+    for piece in gunzip_pieces([content]):
+        unpacked += piece
+        if len(unpacked) > max_bytes:
+            raise CompressionError(f"it unpacks to more than {max_bytes} bytes")
+    return bytes(unpacked)
+
+
 def unbrotli_pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """The same for Brotli (RFC 7932), which knows neither members nor padding.
 

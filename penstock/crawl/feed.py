@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from penstock.crawl.compression import GZIP_MAGIC, GzipError, gunzip_pieces
+from penstock.crawl.compression import CompressionError, gunzip_whole
 from penstock.crawl.fetch import Fetcher
 from penstock.crawl.link import join_url
 from penstock.crawl.listing import Listed
@@ -216,14 +216,7 @@ def _local_name(name: str) -> str:
 
 
 def _unpacked(content: bytes) -> bytes:
-    if not content.startswith(GZIP_MAGIC):
-        return content
-    unpacked = bytearray()
     try:
-        for piece in gunzip_pieces([content]):
-            unpacked += piece
-            if len(unpacked) > MAX_BYTES:
-                raise FeedError(f"it unpacks to more than {MAX_BYTES} bytes")
-    except GzipError as error:
-        raise FeedError(f"its compression is damaged: {error}") from error
-    return bytes(unpacked)
+        return gunzip_whole(content, MAX_BYTES)
+    except CompressionError as error:
+        raise FeedError(f"its compression cannot be used: {error}") from error

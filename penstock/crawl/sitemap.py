@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from xml.parsers import expat
 
-from penstock.crawl.compression import GZIP_MAGIC, GzipError, gunzip_pieces
+from penstock.crawl.compression import CompressionError, gunzip_whole
 
 # The sitemap protocol allows 50 MiB, unpacked.
 MAX_BYTES = 50 * 1024 * 1024
@@ -80,14 +80,7 @@ class _Reader:
 
 
 def _unpacked(content: bytes) -> bytes:
-    if not content.startswith(GZIP_MAGIC):
-        return content
-    unpacked = bytearray()
     try:
-        for piece in gunzip_pieces([content]):
-            unpacked += piece
-            if len(unpacked) > MAX_BYTES:
-                raise SitemapError(f"it unpacks to more than {MAX_BYTES} bytes")
-    except GzipError as error:
-        raise SitemapError(f"its compression is damaged: {error}") from error
-    return bytes(unpacked)
+        return gunzip_whole(content, MAX_BYTES)
+    except CompressionError as error:
+        raise SitemapError(f"its compression cannot be used: {error}") from error
