@@ -10,6 +10,7 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,9 +18,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from bench.pipeline import Target
 from bench.queue_assignment import Assignment
-from bench.queue_contenders import OURS, PEERS, Contender, Kind
+from bench.queue_contenders import OURS, PEERS, Contender, Kind, Store
 from bench.queue_environments import default_cache, ensure_python
+from bench.queue_intake import CLIENTS, load, serving
 from bench.queue_servers import Servers, start_servers
 from bench.queue_targets import Board, Result
 from bench.text import print_targets
@@ -37,10 +40,16 @@ class Sizes:
     enqueue: int
     share: float
     """Of the jobs that each contender is given to process."""
+    intake: int
 
 
-FULL = Sizes(4, 6_000, 1.0)
-QUICK = Sizes(1, 200, 0.05)
+FULL = Sizes(4, 6_000, 1.0, 10_000)
+QUICK = Sizes(1, 200, 0.05, 200)
+
+
+_OURS_ON_POSTGRES = next(
+    one for one in OURS if one.kind is Kind.OURS and one.store is Store.POSTGRES
+)
 
 
 class Session:
@@ -50,6 +59,25 @@ class Session:
         self._servers = servers
         self._sizes = sizes
         self._cache = cache
+
+    def take_in(self) -> list[Target]:
+        """`POST /nodes` by many clients at once, with the counters in the database and in Redis."""
+        targets: list[Target] = []
+        for name, redis_url in (("", None), (" with Redis", self._servers.redis_url)):
+            with (
+                tempfile.TemporaryDirectory(prefix="penstock-intake-") as home,
+                self._servers.open_store(_OURS_ON_POSTGRES) as dsn,
+                serving(dsn, redis_url, Path(home)) as address,
+            ):
+                found = load(address, dsn, self._sizes.intake)
+            told = (
+                f"{found.per_second:.0f} requests/s, p50 {1000 * found.quantile(0.5):.0f} ms, "
+                f"p99 {1000 * found.quantile(0.99):.0f} ms"
+            )
+            targets.append(Target(f"POST /nodes{name}, {CLIENTS} clients", "", told, True))
+            lost = found.lost + found.refused
+            targets.append(Target("accepted and lost, or refused", "0", str(lost), lost == 0))
+        return targets
 
     def race(self, contenders: Sequence[Contender]) -> Board:
         """Every contender once in each round."""
@@ -118,10 +146,11 @@ def main() -> int:
     with start_servers() as servers:
         session = Session(servers, sizes, chosen.cache)
         board = session.race(contenders)
+        intake = session.take_in()
     print_rates(board)
     if chosen.without_peers:
         console.print("NOT COMPARED with peers, as asked")
-    targets = board.judge()
+    targets = [*board.judge(), *intake]
     print_targets(targets)
     return 0 if all(target.met for target in targets) else 1
 

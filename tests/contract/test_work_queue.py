@@ -1,19 +1,22 @@
 """The life of a work item, the same on both databases."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 import sqlalchemy as sa
 
+from penstock.dispatch.redis_dispatch import RedisDispatch
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass, StoreError
+from penstock.launcher.valkey import ValkeyServer
 from penstock.store.database import Database
 from penstock.store.schema import attempts, events, nodes, work_items, workers
 from penstock.work.heart import Heart
 from penstock.work.items import Claim, ItemStatus, Outcome
 from penstock.work.queue import WorkQueue
+from penstock.work.redis_client import build_redis_client
 from penstock.work.retry import Doubling, RetryRule, default_rules
 from penstock.work.sweep import INTERRUPTED
 from tests.factories import (
@@ -33,9 +36,21 @@ PERMANENT = [kind for kind in ErrorClass if kind.permanent]
 SPENDING = [k for k in ErrorClass if not k.permanent and k is not ErrorClass.RATE_LIMITED]
 
 
-@pytest.fixture
-def desk(database: Database) -> Desk:
-    return Desk(database)
+@pytest.fixture(scope="module")
+def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with ValkeyServer(tmp_path_factory.mktemp("valkey")) as server:
+        yield server.start()
+
+
+@pytest.fixture(params=["database alone", "with Valkey"])
+def desk(database: Database, request: pytest.FixtureRequest) -> Iterator[Desk]:
+    """The same rules hold whether Redis is told of every move or not."""
+    if request.param == "database alone":
+        yield Desk(database)
+        return
+    with build_redis_client(request.getfixturevalue("valkey")) as client:
+        client.flushall()
+        yield Desk(database, WorkQueue(default_rules(), dispatch=RedisDispatch(client)))
 
 
 def history_of(desk: Desk, item_id: int) -> list[tuple[int, str, str, str | None]]:

@@ -56,7 +56,7 @@ def test_a_quick_bench_without_peers_measures_every_target_of_the_floor() -> Non
     assert done.stderr == ""
     # Sizes this small miss a target now and then.
     assert done.returncode in (0, 1)
-    assert done.stdout.count("MET") + done.stdout.count("MISSED") == 2
+    assert done.stdout.count("MET") + done.stdout.count("MISSED") == 4
     assert "NOT COMPARED with peers" in done.stdout
 
 
