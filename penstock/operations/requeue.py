@@ -123,7 +123,25 @@ def _enqueue(tx: Tx, queue: WorkQueue, wanted: Requeue, rows: Sequence[sa.Row[An
     new = [_item(wanted, row) for row in begun if row.id not in back]
     payloads = text_payloads(tx, left)
     new += [_item(wanted, row, payloads.get(row.id)) for row in left]
-    return len(back) + len(queue.enqueue(tx, new))
+    enqueued = back | {node_id for node_id, _ in queue.enqueue(tx, new)}
+    return len(enqueued) - _drop_jobs_of_deleted(tx, queue, enqueued)
+
+
+def _drop_jobs_of_deleted(tx: Tx, queue: WorkQueue, node_ids: set[str]) -> int:
+    """Nodes may have gone since they were chosen; how many have. Those that are there now stay
+    until this is committed.
+
+    Not locked when they are chosen: jobs come before their nodes, as workers do it, or each could
+    wait for the other.
+    """
+    there = sa.select(nodes.c.id).where(nodes.c.id.in_(node_ids))
+    locked = there.order_by(nodes.c.seq).with_for_update(read=True, key_share=True)
+    gone = node_ids - set(tx.execute(locked).scalars()) if node_ids else set()
+    if gone:
+        theirs = work_items.c.node_id.in_(gone)
+        queue.cancel(tx, theirs)
+        tx.execute(sa.delete(work_items).where(theirs))
+    return len(gone)
 
 
 def _revive(

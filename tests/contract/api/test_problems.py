@@ -10,6 +10,8 @@ from penstock.errors import StoreError
 from penstock.llm import own_profiles, profiles
 from tests.contract.api.service import MakeService, Service, problem_of
 
+# How errors are told has nothing to do with the database.
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 RECIPES = """
 from pydantic import BaseModel
 from penstock.llm.profiles import Profile

@@ -7,6 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from penstock.documents import Stage
+from penstock.store.database import Database
 from penstock.store.schema import (
     attempts,
     embeddings,
@@ -17,6 +18,8 @@ from penstock.store.schema import (
 )
 from penstock.work.items import Outcome
 from tests.contract.api.service import RESUME, MakeService, Service
+from tests.contract.ingestion import Workplace, counts, make_text
+from tests.factories import TENANT
 from tests.together import run_together
 
 ORPHANS = (texts, embeddings, extractions, work_items, attempts)
@@ -177,6 +180,34 @@ class TestDeleting:
         with service.database.write() as tx:
             assert service.app.queue.complete(tx, claim, claim.items, Outcome.DONE) == []
         assert service.count(embeddings) == service.count(work_items) == 0
+
+    @pytest.mark.parametrize("begun", [False, True])
+    def test_a_run_ends_without_the_documents_that_were_deleted_meanwhile(
+        self, service: Service, database: Database, tmp_path: Path, begun: bool
+    ) -> None:
+        workplace = Workplace(database, tmp_path / "work")
+        for name in ("gone", "stays"):
+            workplace.write(f"{name}.txt", make_text(name))
+        lease = workplace.open()
+        workplace.admit(lease)
+        if begun:
+            workplace.drain(lease.run.id)
+        gone = workplace.node("gone.txt").id
+
+        service.delete(f"/nodes/{gone}", tenant_id=TENANT)
+        workplace.drain(lease.run.id)
+        workplace.app.recover()
+        report = workplace.report(lease.run.id)
+        document = workplace.document(lease.run.id, "gone.txt")
+        workplace.close()
+
+        assert report.run.status == "finished"
+        assert document.node_id is None
+        if begun:
+            assert counts(report) == {"ready": 2}, "what was done stays counted"
+        else:
+            assert counts(report) == {"ready": 1, "error": 1}
+            assert "deleted" in document.reason
 
     def test_a_raw_store_that_cannot_be_used_is_told(
         self, service: Service, monkeypatch: pytest.MonkeyPatch
