@@ -17,7 +17,8 @@ def check_readiness(app: "App") -> dict[str, dict[str, Any]]:
         "migrations": lambda: check_schema(app.database),
         "raw_store": lambda: app.raw.check(),
     }
-    if app.redis is not None:
+    # Where it is not required, everything works without it.
+    if app.redis is not None and app.settings.embedding.queue_require_redis:
         checks["redis"] = lambda: _ask_redis(app)
     return {name: _outcome(check) for name, check in checks.items()}
 

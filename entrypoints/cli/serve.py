@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from entrypoints.cli.output import errors
+from penstock.bootstrap import open_app
 from penstock.errors import UsageError
 from penstock.settings import Settings, load_settings
 
@@ -18,6 +19,8 @@ def serve(
     """Serve the HTTP API until stopped. Other addresses than loopback need tokens."""
     settings = load_settings()
     _refuse_open_door(settings, host)
+    with open_app(settings):
+        pass  # what is wrong with the database is told here, in a sentence
     import uvicorn
 
     from entrypoints.api.app import create_app

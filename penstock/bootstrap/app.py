@@ -58,9 +58,13 @@ class App(Parts):
         """Embed new nodes before going on, those whose text is there; how they stand after that."""
         from penstock.intake.inline import embed_accepted
 
-        processor = self.processor(stages=(Stage.EMBED,))
-        ensure_vector_index(self)
+        processor = self._inline_processor
         return embed_accepted(self.database, self.queue, processor.process, accepted)
+
+    @cached_property
+    def _inline_processor(self) -> "Processor":
+        ensure_vector_index(self)
+        return self.processor(stages=(Stage.EMBED,))
 
     def search(self, query: str, filters: "Filters", mode: "Mode", limit: int) -> "list[Hit]":
         """Documents, best first."""

@@ -169,7 +169,7 @@ class Parts:
         from penstock.crawl.payload import PayloadReader
 
         roots = tuple(Path(root) for root in self.settings.payload_roots)
-        return PayloadReader(self.fetcher, roots)
+        return PayloadReader(self.fetcher, roots, self.settings.raw_store)
 
     @cached_property
     def fetch_threads(self) -> ThreadPoolExecutor:

@@ -7,7 +7,7 @@ from pathlib import Path
 from penstock.crawl.fetch import Fetched, Fetcher, NotModified
 from penstock.crawl.listing import Listed
 from penstock.crawl.localfile import path_of_uri
-from penstock.errors import DocumentFault, ErrorClass
+from penstock.errors import ConfigurationError, DocumentFault, ErrorClass
 
 SCHEMES = ("s3://", "http://", "https://", "file://")
 
@@ -19,10 +19,19 @@ class PayloadReader:
     fetcher: Fetcher
     roots: Sequence[Path] = ()
     """Folders below which files may be named; none: no file may."""
+    off_limits: str | None = None
+    """Where the raw store is, if it is in S3."""
 
     def read(self, reference: str) -> Fetched:
         """Raises DocumentFault when the payload cannot, or may not, be had."""
-        got = self.fetcher.fetch(self._listed(reference))
+        if self.off_limits and reference.startswith(self.off_limits):
+            message = f"{reference} lies in the raw store, which holds the bytes of every tenant"
+            raise DocumentFault(ErrorClass.FORBIDDEN, message)
+        try:
+            got = self.fetcher.fetch(self._listed(reference))
+        except ConfigurationError as error:
+            # Whoever names a bucket that is not there must not stop the stage for everybody.
+            raise DocumentFault(ErrorClass.FORBIDDEN, str(error)) from error
         if isinstance(got, NotModified):
             raise DocumentFault(ErrorClass.UNAVAILABLE, f"{reference} sent no content")
         return got

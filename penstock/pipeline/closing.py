@@ -7,6 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from penstock.documents import Stage
+from penstock.intake.acceptance import ORDER
+from penstock.intake.plan import Order
 from penstock.pipeline.batches import update_nodes
 from penstock.pipeline.telling import message_of
 from penstock.runs.vocabulary import DocumentStatus
@@ -21,12 +23,6 @@ FAILED = "failed"
 LAST_STAGE = "last_stage"
 # What the store already holds is not good enough this time.
 REFRESH = "refresh"
-
-_DEAD_COLUMNS = {
-    Stage.TEXT: ("extraction_status", "extraction_error"),
-    Stage.EXTRACT: ("extraction_status", "extraction_error"),
-    Stage.EMBED: ("embedding_status", "embedding_error"),
-}
 
 
 def close_ended(tx: Tx, items: Sequence[WorkItem]) -> list[WorkItem]:
@@ -48,9 +44,22 @@ def close_documents(tx: Tx, items: Sequence[WorkItem]) -> None:
 def bury(tx: Tx, verdicts: Sequence[Verdict]) -> None:
     """Write the end of dead items to their nodes. Their old fields and marks stay."""
     for verdict in verdicts:
-        status, error = _DEAD_COLUMNS[verdict.item.stage]
-        values = {status: "failed", error: verdict.fault.message, "updated_at": tx.now}
+        values: dict[str, Any] = {"updated_at": tx.now}
+        for what in _ended_by(verdict.item):
+            values |= {f"{what}_status": "failed", f"{what}_error": verdict.fault.message}
         tx.execute(sa.update(nodes).where(nodes.c.id == verdict.item.node_id).values(values))
+
+
+def _ended_by(item: WorkItem) -> tuple[str, ...]:
+    """What of a node comes to nothing when this item is dead. Nodes that came over HTTP say what
+    was to follow their text; of those of a run, the extraction tells of it."""
+    if item.stage is Stage.EMBED:
+        return ("embedding",)
+    if item.stage is Stage.EXTRACT or ORDER not in item.payload:
+        return ("extraction",)
+    if item.payload[ORDER] == Order.EMBED_ONLY:
+        return ("embedding",)
+    return ("extraction", "embedding")
 
 
 def close_failed(tx: Tx, verdicts: Sequence[Verdict]) -> None:

@@ -70,7 +70,7 @@ class Processor:
         """Each of what is left under this claim alone; one that fails alone costs an attempt."""
         with self.line.database.read() as tx:
             left = self.line.queue.held(tx, claim)
-        if len(left) == 1:
+        if len(claim.items) == 1 and left:
             self._blame(claim, left[0], error)
             return
         for item in left:

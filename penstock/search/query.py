@@ -15,6 +15,8 @@ Mode = Literal["hybrid", "text", "vector"]
 # Marks around a hit inside a snippet. No document holds them: they are private-use characters.
 HIT_START, HIT_END = "\ue000", "\ue001"
 
+# What people type has a few words; a whole page pasted in would be a statement without end.
+MOST_TERMS = 64
 _TERM = re.compile(r'"([^"]+)"|(\S+)')
 
 
@@ -101,4 +103,4 @@ def terms_of(query: str) -> list[str]:
     """Words and quoted phrases, without anything that is syntax to a search engine."""
     parts = [phrase or word for phrase, word in _TERM.findall(query)]
     cleaned = [" ".join(re.findall(r"\w+", part)) for part in parts]
-    return [term for term in cleaned if term]
+    return list(dict.fromkeys(term for term in cleaned if term))[:MOST_TERMS]

@@ -81,9 +81,11 @@ class Turns:
         rows = self._find_shares(chosen, top, share)[:limit]
         # Those that had more than their share get what the others left over.
         had_more = [tenant for tenant in chosen if _count(rows, tenant) == share]
-        if had_more and len(rows) < limit:
+        while had_more and len(rows) < limit:
             left = math.ceil((limit - len(rows)) / len(had_more))
-            rows += self._find_shares(had_more, top, left, taken=[row.id for row in rows])
+            more = self._find_shares(had_more, top, left, taken=[row.id for row in rows])
+            had_more = [tenant for tenant in had_more if _count(more, tenant) == left]
+            rows += more
         return self._leased(rows[:limit])
 
     def _leased(self, rows: list[sa.Row[Any]]) -> list[sa.Row[Any]]:
