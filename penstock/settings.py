@@ -351,6 +351,14 @@ def _refuse_unknown_names() -> None:
             raise ConfigurationError(f"unknown setting {name}: {hint}")
 
 
+def _find_field(section: type[_Section], prefix: str, name: str) -> FieldInfo | None:
+    """By its own name or by one that the environment knows it by."""
+    for field, info in section.model_fields.items():
+        if name in (field, *_env_names(prefix, field, info.validation_alias)):
+            return info
+    return None
+
+
 def _is_secret(info: FieldInfo | None) -> bool:
     """Also an unknown one: nobody knows what stands there."""
     return info is None or "SecretStr" in str(info.annotation)
@@ -362,7 +370,7 @@ def _explain(error: ValidationError) -> str:
         section = next(s for s in _SECTIONS.values() if s.__name__ == error.title)
         name = str(problem["loc"][-1])
         prefix = section.model_config.get("env_prefix", "")
-        info = section.model_fields.get(name)
+        info = _find_field(section, prefix, name)
         env = name if info is None else _env_names(prefix, name, info.validation_alias)[0]
         given = "" if _is_secret(info) else f"={problem['input']}"
         lines.append(f"setting {env}{given} is not usable: {problem['msg']}")
