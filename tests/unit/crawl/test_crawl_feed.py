@@ -217,7 +217,10 @@ def test_entities_are_refused(entity: str) -> None:
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(gzip.compress(bytes(60 << 20)), "more than"), (gzip.compress(b"<rss/>")[:-5], "ends too early")],
+    [
+        (gzip.compress(bytes(60 << 20)), "more than"),
+        (gzip.compress(b"<rss/>")[:-5], "ends too early"),
+    ],
 )
 def test_a_bad_gzip_feed_is_refused(content: bytes, reason: str) -> None:
     with pytest.raises(FeedError, match=reason):
