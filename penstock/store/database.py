@@ -124,6 +124,8 @@ class Database:
         except DBAPIError as error:
             if not error.connection_invalidated:
                 raise
+            # The others that wait in the pool have most likely died with it.
+            self.engine.dispose()
             return self._try_begin(options)
 
     def _try_begin(self, options: dict[str, Any]) -> Tx:
