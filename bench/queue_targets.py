@@ -44,6 +44,7 @@ class Board:
             targets += [self._judge_process(50), self._judge_process(200)]
             targets += self._tell_file()
         targets += [self._judge_floor(50), self._judge_floor(200)]
+        targets += [self._tell_lane(50), self._tell_lane(200)]
         return [*targets, self._tell_sqlite_floor()]
 
     def _judge_enqueue(self) -> Target:
@@ -61,11 +62,18 @@ class Board:
         return _wanted(f"processing on Postgres, claims of {claims}", ours, peer, OVER_PEER_PROCESS)
 
     def _judge_floor(self, claims: int) -> Target:
-        """One lane, since the floor is one connection."""
+        """The same worker as against peers, with its lanes; the floor is one connection."""
+        ours = self._own(Store.POSTGRES, name_way(claims, WORKER_LANES))
+        what = f"processing on Postgres, claims of {claims}"
+        return _wanted(what, ours, self._floor(claims), OF_FLOOR)
+
+    def _tell_lane(self, claims: int) -> Target:
+        """One connection against one connection."""
         ours = self._own(Store.POSTGRES, name_way(claims))
-        floor = self._find(Kind.FLOOR, Store.POSTGRES, name_way(claims))
-        what = f"one lane on Postgres, claims of {claims}"
-        return _wanted(what, ours, floor, OF_FLOOR)
+        return _told(f"one lane on Postgres, claims of {claims}", ours, self._floor(claims))
+
+    def _floor(self, claims: int) -> Result:
+        return self._find(Kind.FLOOR, Store.POSTGRES, name_way(claims))
 
     def _tell_file(self) -> list[Target]:
         """A file is nearer than any server: what that means for either side is told."""
