@@ -10,7 +10,7 @@ _MAX_PORT = 65_535
 
 
 # A page's address is looked at several times on its way: in the list, before and after the request.
-_REMEMBERED = 4096
+_REMEMBERED = 512
 
 
 @lru_cache(_REMEMBERED)
