@@ -91,9 +91,11 @@ def _build_for_path(kind: str, location: str) -> Listing:
 
 
 def _require_path(source: str) -> Path:
+    # Where no shell has done it: in a program, in a form.
+    named = os.path.expanduser(source)  # noqa: PTH111 - Path("") would be the current folder
     try:
         # An empty text would be taken for the current folder.
-        os.stat(source)  # noqa: PTH116
+        os.stat(named)  # noqa: PTH116
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(
@@ -101,7 +103,7 @@ def _require_path(source: str) -> Path:
             "a text file with one URL per line, or an http(s) URL of a site, sitemap, feed or "
             "job board"
         ) from error
-    return Path(source)
+    return Path(named)
 
 
 def is_remote(source: str) -> bool:

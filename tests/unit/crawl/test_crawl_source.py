@@ -162,3 +162,11 @@ def test_every_kind_is_named_where_one_is_unknown(fetcher: Fetcher) -> None:
     with pytest.raises(UsageError) as caught:
         build_listing("pigeon", "https://a.test/", fetcher)
     assert all(kind in str(caught.value) for kind in KINDS)
+
+
+def test_a_folder_may_be_named_from_home(
+    tmp_path: Path, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "cvs").mkdir()
+    assert recognise_source("~/cvs", fetcher).location == str(tmp_path / "cvs")
