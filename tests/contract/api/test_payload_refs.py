@@ -137,7 +137,7 @@ def test_an_object_in_s3_is_read(
     assert node["text"] == RESUME
     assert node["embedding_status"] == "ready"
     assert missing["text"] == ""
-    assert missing["extraction_error"]
+    assert missing["embedding_error"]
 
 
 @pytest.mark.parametrize(
