@@ -56,13 +56,6 @@ def read_log(
     return [LogLine(*row) for row in tx.execute(query.order_by(c.seq).limit(limit))]
 
 
-def read_newest(tx: Tx, run_id: int, count: int, **chosen: Any) -> list[LogLine]:
-    """The last lines of a run, in sequence."""
-    newest = sa.select(events.c.seq).where(events.c.run_id == run_id)
-    ordered = newest.order_by(events.c.seq.desc()).offset(count).limit(1)
-    return read_log(tx, run_id, after=tx.execute(ordered).scalar() or 0, **chosen)
-
-
 def _known(given: Collection[str], known: tuple[str, ...], what: str) -> list[str]:
     upper = [one.upper() for one in given]
     for one in upper:

@@ -1,6 +1,6 @@
 """Work items as operators see them: listed, shown, retried, cancelled, deleted."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -150,13 +150,6 @@ def delete_job(tx: Tx, tenant_id: str, job_id: int) -> None:
     if row.status in ACTIVE_STATUSES:
         raise UsageError(f"job {job_id} is {row.status}: cancel it before you delete it")
     tx.execute(sa.delete(work_items).where(work_items.c.id == job_id))
-
-
-def find_ids(tx: Tx, wanted: JobFilter, statuses: Sequence[ItemStatus], limit: int) -> list[int]:
-    """The ids of jobs in one of these states, oldest first."""
-    c = work_items.c
-    query = sa.select(c.id).where(*wanted.conditions(), c.status.in_(statuses)).order_by(c.id)
-    return list(tx.execute(query.limit(limit)).scalars())
 
 
 def _read(tx: Tx, tenant_id: str, job_id: int, *, for_update: bool = False) -> sa.Row[Any]:

@@ -27,10 +27,3 @@ class Dispatch(Protocol):
     """Hears of moves after they are committed. It must not raise: the work goes on without it."""
 
     def moved(self, moves: Sequence[Move]) -> None: ...
-
-
-class NoDispatch:
-    """Hears nothing."""
-
-    def moved(self, moves: Sequence[Move]) -> None:
-        del moves

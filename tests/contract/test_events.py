@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import UsageError
-from penstock.events.log import LogLine, read_log, read_newest
+from penstock.events.log import LogLine, read_log
 from penstock.events.record import Event, EventStage, Level, record
 from penstock.store.database import Database
 from tests.factories import TENANT
@@ -96,14 +96,6 @@ def test_pages_join_without_a_gap_or_a_repeat(database: Database) -> None:
             seen += messages(page)
             after = page[-1].seq
     assert seen == [f"line {n}" for n in range(25)]
-
-
-def test_the_newest_lines_come_in_sequence(database: Database) -> None:
-    write(database, 1, *[f"line {n}" for n in range(9)])
-    write(database, 2, "another run")
-    with database.read() as tx:
-        assert messages(read_newest(tx, 1, 2)) == ["line 7", "line 8"]
-        assert len(read_newest(tx, 1, 100)) == 9
 
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)  # SQLite has one writer
