@@ -51,7 +51,7 @@ class NoWork:
 
     def give_back(self, claim: Claim) -> None:
         with self.database.write() as tx:
-            self.queue.release(tx, claim)
+            self.queue.release(tx, claim.token)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from typing import Any
 from prefect import Flow, State
 from prefect.client.schemas.objects import FlowRun
 
-from blocks.configuration import settings_with
-from penstock.bootstrap import App, open_app
+from flows.opening import open_flow_app
+from penstock.bootstrap import App
 from penstock.runs.lifecycle import abort_run, active_run_of_flow, release_run, try_finalize
 
 
@@ -33,8 +33,7 @@ def settle_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> No
 
 
 def _with_active_run(flow_run: FlowRun, act: Callable[[App, int], None]) -> None:
-    named = flow_run.parameters.get("blocks") or []
-    with open_app(settings_with(named)) as app:
+    with open_flow_app(flow_run.parameters.get("blocks")) as app:
         run_id = active_run_of_flow(app.database, str(flow_run.id))
         if run_id is not None:
             act(app, run_id)

@@ -7,9 +7,9 @@ from typing import Any
 from prefect import flow, get_run_logger
 from prefect.runtime import flow_run
 
-from blocks.configuration import settings_with
 from flows.hooks import abort_cancelled_run, settle_run
-from penstock.bootstrap import App, ensure_vector_index, open_app
+from flows.opening import open_flow_app
+from penstock.bootstrap import App, ensure_vector_index
 from penstock.errors import ConfigurationError, ListingFailed, PenstockError, RunRefused, UsageError
 from penstock.pipeline.drain import Drain
 from penstock.runs.lifecycle import (
@@ -26,6 +26,7 @@ from penstock.runs.lifecycle import (
 from penstock.runs.report import RunReport, list_failures, report_run
 from penstock.runs.vocabulary import RunLease, RunStatus
 from penstock.sources.definition import SourceSettings
+from penstock.store.patience import patient
 from tasks.admission import Arrivals, admit_documents
 from tasks.artifacts import ProgressArtifact, publish_summary
 from tasks.labels import tag_flow_run
@@ -71,7 +72,7 @@ def ingest(
         run_id: Take up this recorded run instead of starting a new one.
         blocks: Saved configuration blocks that win over the environment, as `type/name`.
     """
-    with open_app(settings_with(blocks or [])) as app:
+    with open_flow_app(blocks) as app:
         run_id = run_id or _open(
             app, source, tenant, profile=profile, force=force, documents=documents or []
         )
@@ -142,6 +143,7 @@ def _admit_all(app: App, lease: RunLease, drain: Drain, show_progress: Any) -> N
         close_listing(app.database, lease)
 
 
+@patient
 def _report(app: App, run_id: int) -> RunReport:
     with app.database.read() as tx:
         return report_run(tx, run_id)

@@ -2,8 +2,8 @@
 
 from prefect import flow
 
-from blocks.configuration import settings_with
-from penstock.bootstrap import ensure_vector_index, open_app
+from flows.opening import open_flow_app
+from penstock.bootstrap import ensure_vector_index
 from penstock.documents import Stage
 from tasks.steps import TaskSteps
 
@@ -19,9 +19,9 @@ def process(
         forever: Wait for more work instead of ending; ends when the flow run is cancelled.
         blocks: Saved configuration blocks that win over the environment, as `type/name`.
     """
-    with open_app(settings_with(blocks or [])) as app, app.heart() as heart:
+    with open_flow_app(blocks) as app, app.heart() as heart:
         ensure_vector_index(app)
-        app.recover()
+        app.try_recover()
         steps = TaskSteps(app.steps, "drain")
         processor = app.processor(steps, tuple(stages or Stage), observer=heart)
         drain = app.drain(processor, heart)

@@ -2,8 +2,7 @@
 
 from prefect import flow, get_run_logger
 
-from blocks.configuration import settings_with
-from penstock.bootstrap import open_app
+from flows.opening import open_flow_app
 from tasks.results import forget_old_results
 
 
@@ -14,7 +13,7 @@ def recover(blocks: list[str] | None = None) -> dict[str, int]:
     Args:
         blocks: Saved configuration blocks that win over the environment, as `type/name`.
     """
-    with open_app(settings_with(blocks or [])) as app:
+    with open_flow_app(blocks) as app:
         found = app.recover()
     forget_old_results()
     figures = {

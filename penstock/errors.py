@@ -3,8 +3,9 @@
 PenstockError
 ├── UsageError                wrong use of a command or function: say what to change
 ├── ConfigurationError        a setting is wrong or missing; work pauses, documents are not blamed
-│   └── StagePaused           a stage cannot work until somebody mends a setting
-│       └── BudgetSpent       one run may cost no more; the others go on
+│   ├── StagePaused           a stage cannot work until somebody mends a setting
+│   │   └── BudgetSpent       one run may cost no more; the others go on
+│   └── StorageFull           no room for raw bytes; nothing is wrong with the documents
 ├── StoreError                the database cannot be used as it is
 │   ├── StoreUnavailable      it does not answer, or asks to try again: a restart, a deadlock
 │   └── SchemaMismatch        made by a newer version, or not migrated yet
@@ -78,6 +79,10 @@ class BudgetSpent(StagePaused):
     def __init__(self, stage: str, reason: str, run_id: int) -> None:
         super().__init__(stage, reason)
         self.run_id = run_id
+
+
+class StorageFull(ConfigurationError):
+    """There is no room for raw bytes; nothing is wrong with the documents."""
 
 
 class StoreError(PenstockError):

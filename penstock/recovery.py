@@ -1,7 +1,11 @@
-"""Picks up what crashes left: items of dead workers, and runs that nobody finished."""
+"""Picks up what crashes left: items of dead workers, and runs that nobody finished.
+
+Any number of processes may do this at the same time without harm; they still take turns (see
+`App.recover`), because there is nothing to gain from looking twice.
+"""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
@@ -9,7 +13,7 @@ from penstock.documents import Stage
 from penstock.intake.idempotency import forget_old_keys
 from penstock.pipeline.closing import bury, carry_failure, close_ended, close_failed
 from penstock.pipeline.telling import tell, tell_failures
-from penstock.runs.lifecycle import fail_abandoned, try_finalize
+from penstock.runs.lifecycle import close_workless, fail_abandoned, try_finalize
 from penstock.store.database import Database
 from penstock.store.schema import ACTIVE_ITEM, ACTIVE_RUN, runs, work_items
 from penstock.work.items import Claim
@@ -17,14 +21,15 @@ from penstock.work.queue import WorkQueue
 from penstock.work.sweep import Swept, sweep_expired
 
 log = logging.getLogger(__name__)
+NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
     """What one pass of recovery did."""
 
-    items: Swept
-    finished_runs: tuple[int, ...]
+    items: Swept = field(default_factory=Swept)
+    finished_runs: tuple[int, ...] = ()
 
 
 def recover(database: Database, queue: WorkQueue, *, max_rescues: int) -> Recovered:
@@ -74,8 +79,20 @@ def _tell(swept: Swept) -> None:
         log.info("No orphaned jobs found - all clear")
         return
     back = [*swept.freed, *swept.rescued]
-    ids = ", ".join(str(item.id) for item in back)
-    log.warning("Recovered %d orphaned job(s) to 'pending': %s", len(back), ids)
+    ids = ", ".join(str(item.id) for item in back[:NAMED])
+    more = f" and {len(back) - NAMED} more" if len(back) > NAMED else ""
+    log.warning(
+        "Recovered %d orphaned job(s) from 'processing' to 'pending': %s%s", len(back), ids, more
+    )
+    for item in back[:NAMED]:
+        hold = swept.holds[item.id]
+        log.warning(
+            "  - Job %d (%s) was running since %s, held by %s",
+            item.id,
+            item.stage,
+            f"{hold.since:%Y-%m-%dT%H:%M:%SZ}",
+            hold.owner,
+        )
     for verdict in swept.dead:
         log.error("Job %d is dead: %s", verdict.item.id, verdict.fault.message)
 
@@ -98,6 +115,7 @@ def _left_behind(database: Database) -> list[int]:
 
 
 def _finish(database: Database, run_id: int) -> bool:
+    close_workless(database, run_id)
     done = try_finalize(database, run_id) or fail_abandoned(database, run_id)
     if done:
         log.warning("finished run %d, which its flow had left behind", run_id)

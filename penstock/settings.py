@@ -172,6 +172,9 @@ class Settings(_Section):
     sweep_seconds: Positive = Field(30, description="How often expired claims are looked for")
     max_rescues: Count = Field(5, description="Times an item may be taken from a dead worker")
     job_timeout_seconds: Positive = Field(1800, description="Longest time one claim may take")
+    faults: str | None = Field(
+        None, description="For tests of recovery: points at which this process fails on purpose"
+    )
     batch_size: Count = Field(200, description="Documents claimed together")
     text_processes: Count = Field(
         default_factory=lambda: os.cpu_count() or 1,

@@ -1,24 +1,21 @@
 """What a run shows in the Prefect UI: a live progress bar, a summary and a table of failures."""
 
-import logging
 import time
 from typing import Any
 from uuid import UUID
 
-import httpx
 from prefect.artifacts import (
     create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
     update_progress_artifact,
 )
-from prefect.exceptions import PrefectException
 
 from penstock.documents import Stage
 from penstock.runs.report import DocumentLine, RunReport
 from penstock.runs.vocabulary import DocumentStatus
+from tasks.best_effort import best_effort
 
-log = logging.getLogger(__name__)
 REFRESH_SECONDS = 2.0
 FAILURES_SHOWN = 200
 
@@ -27,32 +24,39 @@ class ProgressArtifact:
     """A progress bar that is written at most every few seconds."""
 
     def __init__(self, run_id: int) -> None:
-        self._id: UUID = create_progress_artifact(  # type: ignore[assignment]  # sync here
-            progress=0.0, key=f"run-{run_id}-progress", description=f"Run {run_id}: starting"
-        )
+        self._run_id = run_id
+        self._id: UUID | None = None
         self._written_at = 0.0
 
     def due(self) -> bool:
         return time.monotonic() - self._written_at >= REFRESH_SECONDS
 
     def show(self, report: RunReport) -> None:
-        """Best effort: a bar that cannot be drawn is no reason to stop the work."""
         self._written_at = time.monotonic()
-        try:
-            self._update(report)
-        except (httpx.HTTPError, PrefectException) as error:
-            log.warning("the progress of run %d could not be shown: %s", report.run.id, error)
+        with best_effort(f"the progress of run {self._run_id}"):
+            self._draw(report)
 
-    def _update(self, report: RunReport) -> None:
+    def _draw(self, report: RunReport) -> None:
+        if self._id is None:
+            self._id = create_progress_artifact(  # type: ignore[assignment]  # sync here
+                progress=0.0, key=f"run-{self._run_id}-progress"
+            )
         done = report.documents - report.counts[DocumentStatus.PENDING]
         percent = 100.0 * done / report.documents if report.documents else 100.0
         update_progress_artifact(
-            artifact_id=self._id, progress=percent, description=_stages_line(report)
+            artifact_id=self._id,  # type: ignore[arg-type]  # set above
+            progress=percent,
+            description=_stages_line(report),
         )
 
 
 def publish_summary(report: RunReport, failures: list[DocumentLine]) -> None:
     """Leave behind what a person wants to know about a run that ended."""
+    with best_effort(f"the summary of run {report.run.id}"):
+        _publish_summary(report, failures)
+
+
+def _publish_summary(report: RunReport, failures: list[DocumentLine]) -> None:
     run_id = report.run.id
     create_markdown_artifact(
         key=f"run-{run_id}-summary", markdown=summary_markdown(report), description=f"Run {run_id}"

@@ -5,6 +5,8 @@ from uuid import UUID
 from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 
+from tasks.best_effort import best_effort
+
 
 def tag_flow_run(*tags: str) -> None:
     """Add tags to the running flow run itself.
@@ -16,5 +18,5 @@ def tag_flow_run(*tags: str) -> None:
     if flow_run_id is None:
         return
     known = flow_run.get_tags() or []
-    with get_client(sync_client=True) as client:
+    with best_effort(f"the tags {', '.join(tags)}"), get_client(sync_client=True) as client:
         client.update_flow_run(UUID(flow_run_id), tags={*known, *tags})

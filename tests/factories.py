@@ -132,7 +132,7 @@ class Desk:
 
     def release(self, claim: Claim) -> int:
         with at(self.database, self.second) as tx:
-            return self.queue.release(tx, claim)
+            return self.queue.release(tx, claim.token)
 
     def renew(self, owner: str = "worker") -> int:
         with at(self.database, self.second) as tx:

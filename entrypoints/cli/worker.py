@@ -10,6 +10,7 @@ from entrypoints.cli.output import errors
 from penstock.documents import Stage
 from penstock.errors import UsageError
 from penstock.settings import Settings, load_settings
+from penstock.store.patience import until_back
 
 if TYPE_CHECKING:
     from penstock.worker import ExtractionWorker, Job
@@ -45,7 +46,7 @@ def worker(
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    with Database(settings.database_url) as db:
+    with until_back(lambda: Database(settings.database_url)) as db:
         found = ExtractionWorker(
             db,
             num_workers=threads or settings.text_processes,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.bootstrap.parts import Parts
 from penstock.documents import Stage
-from penstock.errors import ConfigurationError, ServiceError
+from penstock.errors import ConfigurationError, PenstockError, ServiceError
 
 if TYPE_CHECKING:
     from penstock.intake.intake import Intake
@@ -77,12 +77,28 @@ class App(Parts):
             return search(tx, query, filters, mode=mode, limit=limit, embed=embed)
 
     def recover(self) -> "Recovered":
-        """One pass of recovery: items of dead workers, runs left behind, and what Redis missed."""
-        from penstock.recovery import recover
+        """One pass of recovery: items of dead workers, runs left behind, and what Redis missed.
 
-        found = recover(self.database, self.queue, max_rescues=self.settings.max_rescues)
-        self._reconcile()
-        return found
+        Nothing is done, and nothing found, while another process is at it.
+        """
+        from penstock.recovery import Recovered, recover
+        from penstock.store.only_one import only_one
+
+        with only_one(self.database, "recovery") as alone:
+            if not alone:
+                log.info("another worker is recovering at this moment")
+                return Recovered()
+            found = recover(self.database, self.queue, max_rescues=self.settings.max_rescues)
+            self._reconcile()
+            return found
+
+    def try_recover(self) -> "Recovered | None":
+        """The same, where work goes on without it; None when it did not get through."""
+        try:
+            return self.recover()
+        except PenstockError as error:
+            log.warning("recovery did not get through, the next sweep tries again: %s", error)
+            return None
 
     def _reconcile(self) -> None:
         if self.redis is None:
@@ -232,7 +248,7 @@ class App(Parts):
             nonlocal swept_at
             if time.monotonic() - swept_at >= self.settings.sweep_seconds:
                 swept_at = time.monotonic()
-                self.recover()
+                self.try_recover()
 
         return sweep
 

@@ -1,5 +1,6 @@
 """Opening the application on a database of this version's schema."""
 
+from penstock import faults
 from penstock.bootstrap.app import App
 from penstock.settings import Settings, load_settings
 from penstock.store.database import Database
@@ -14,6 +15,7 @@ def open_app(settings: Settings | None = None, *, timeout_seconds: float = 30.0)
     how long a writer waits for another writer of a SQLite file.
     """
     settings = settings or load_settings()
+    faults.arm(settings.faults)
     database = Database(settings.database_url, timeout_seconds=timeout_seconds)
     if database.is_sqlite or current_revision(database) is None:
         migrate(database)

@@ -1,13 +1,16 @@
 """Raw bytes of documents, kept under keys that name tenant, source, document and content."""
 
+import errno
 import hashlib
 import uuid
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
 
-from penstock.errors import DocumentFault, ErrorClass
+from penstock.errors import DocumentFault, ErrorClass, StorageFull
+from penstock.faults import reach
 
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _MAX_PART_BYTES = 200
 _HEAD_BYTES = _MAX_PART_BYTES - 65
 
@@ -75,9 +78,13 @@ class LocalRawStore:
             if not _is_whole(path, len(content)):
                 _write(path, content)
         except OSError as error:
-            raise _unavailable(
-                f"could not store raw bytes of {external_id}", path, error
-            ) from error
+            action = f"could not store raw bytes of {external_id}"
+            if error.errno in _NO_ROOM:
+                raise StorageFull(
+                    f"{action} ({path}): {error.strerror}. Make room there, or move the store with "
+                    "PENSTOCK_RAW_FOLDER; then `penstock resume` takes the run up"
+                ) from error
+            raise _unavailable(action, path, error) from error
         return key
 
     def get(self, key: str) -> bytes:
@@ -133,6 +140,7 @@ def _write_in_folder(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
     try:
         with temporary.open("xb") as file:
+            reach("raw.storing")
             file.write(content)
         temporary.replace(path)
     except BaseException:

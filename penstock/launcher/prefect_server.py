@@ -9,12 +9,12 @@ from pathlib import Path
 
 from penstock.errors import ServiceError
 from penstock.launcher import prefect_environment
-from penstock.launcher.locks import hold_lock
 from penstock.launcher.patience import Patience, Report
 from penstock.launcher.ports import LOOPBACK, answers_ok, free_port, is_taken
 from penstock.launcher.processes import last_lines, run_detached, stop_tree
 from penstock.launcher.state import Phase, ServerState, read_state
 from penstock.launcher.supervisor import Assignment
+from penstock.locks import hold_lock
 
 _HEALTH_TIMEOUT_SECONDS = 2.0
 # Longer than a supervisor takes to end its server by force.

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from penstock.pipeline.lane import Lane
 from penstock.pipeline.processor import Processor
 from penstock.store.database import Database
+from penstock.store.patience import patient
 from penstock.store.schema import ACTIVE_ITEM, WAITING_ITEM, work_items
 from penstock.work.heart import Heart
 from penstock.work.queue import WorkQueue, not_of_runs
@@ -118,6 +119,7 @@ class Drain:
             blocked_runs=self._blocked_runs,
         )
 
+    @patient
     def _anything_left(self) -> bool:
         """Whether this drain has more to wait for: retries, and for a run other workers' items."""
         left = sa.select(sa.literal(1)).limit(1)

@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from penstock.faults import reach
 from penstock.llm.profiles import profile_named, profile_names
 from penstock.pipeline.batches import Line, compute, split_faults, update_nodes
 from penstock.pipeline.choice import profile_of
@@ -44,11 +45,13 @@ class _Subject:
 def process_embed(line: Line, claim: Claim, *, identity: str, window_chars: int) -> Claim:
     """Embed these documents and close them; nothing follows."""
     items = line.begin(claim, claim.items)
+    reach("embed.begun")
     with line.database.read() as tx:
         subjects = _load_subjects(tx, line, items, identity, window_chars)
     to_embed = [s for s in subjects if s.text.strip() and not s.unchanged]
     keys = [f"{s.item.tenant_id}:{s.hash}" for s in to_embed]
     vectors = compute(line.steps.embed, keys, [s.text for s in to_embed])
+    reach("embed.computed")
     good, bad = split_faults([s.item for s in to_embed], vectors)
     found = {item.id: vector for item, vector in good}
     _Commit(line, claim, identity).write(subjects, found, bad)

@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from penstock.documents import Extraction, ExtractionRequest, ExtractionSkipped, Stage
+from penstock.faults import reach
 from penstock.llm.profiles import profile_named, profile_names
 from penstock.pipeline.batches import Line, compute, split_faults, update_nodes
 from penstock.pipeline.choice import profile_of
@@ -37,12 +38,14 @@ def process_extract(line: Line, claim: Claim, *, go_on: bool, models: str) -> Cl
     what stands in this batch twice, is not asked again.
     """
     items = line.begin(claim, claim.items)
+    reach("extract.begun")
     with line.database.read() as tx:
         questions = _load_questions(tx, line, items, models)
         kept, own = _find_kept(tx, questions)
     asked = {question.key: question for question in questions if question.key not in kept}
     requests = [question.request for question in asked.values()]
     results = compute(line.steps.extract, [*asked], requests)
+    reach("extract.answered")
     answers = kept | dict(zip(asked, results, strict=True))
     first = own | {question.item.id for question in asked.values()}
     return _Commit(line, claim, go_on).write(questions, answers, first)

@@ -2,19 +2,19 @@
 
 import logging
 import threading
-import time
+import uuid
 from dataclasses import dataclass, field
 
-from penstock.errors import BudgetSpent, PenstockError, StoreUnavailable
+from penstock.errors import BudgetSpent, PenstockError
+from penstock.faults import reach
 from penstock.pipeline.processor import Processor
 from penstock.runs.lifecycle import note_pause
 from penstock.store.database import Database
+from penstock.store.patience import until_back
 from penstock.work.items import Claim
 from penstock.work.queue import WorkQueue
 
 log = logging.getLogger(__name__)
-STORE_RETRY_SECONDS = 2.0
-STORE_PATIENCE_SECONDS = 120.0
 
 
 @dataclass(slots=True)
@@ -32,32 +32,19 @@ class Lane:
     blocked_runs: set[int] = field(default_factory=set)
     """Runs that may cost no more; their items wait for a worker that may spend more."""
     held: Claim | None = None
+    _owed: set[str] = field(default_factory=set)
+    """Tokens of claims that the database may know and we do not hold: it was away when we took
+    them, or gave them back. Their leases would be renewed with ours for ever."""
 
     def do_one_batch(self) -> bool:
         """False when nothing was due. A database that is away for a while costs time, no more."""
-        deadline = time.monotonic() + STORE_PATIENCE_SECONDS
-        while True:
-            try:
-                return self._do_one_batch()
-            except StoreUnavailable as error:
-                if time.monotonic() > deadline or self.stopping.is_set():
-                    raise
-                log.warning("trying again in %g s: %s", STORE_RETRY_SECONDS, error)
-                self.stopping.wait(STORE_RETRY_SECONDS)
+        return until_back(self._do_one_batch, self.stopping.wait)
 
     def _do_one_batch(self) -> bool:
-        with self.database.write() as tx:
-            claim = self.queue.claim(
-                tx,
-                self.owner,
-                stages=self.processor.stages,
-                limit=self.batch_size,
-                run_id=self.run_id,
-                tenant_id=self.tenant_id,
-                not_runs=tuple(self.blocked_runs),
-            )
+        claim = self._claim()
         if not claim:
             return False
+        reach("claim.committed")
         self.held = claim
         try:
             self.processor.process(claim)
@@ -72,6 +59,27 @@ class Lane:
         finally:
             self.held = None
         return True
+
+    def _claim(self) -> Claim:
+        token = uuid.uuid4().hex
+        owed = set(self._owed)
+        self._owed.add(token)
+        with self.database.write() as tx:
+            if owed:
+                self.queue.release(tx, *owed)
+            claim = self.queue.claim(
+                tx,
+                self.owner,
+                token=token,
+                stages=self.processor.stages,
+                limit=self.batch_size,
+                run_id=self.run_id,
+                tenant_id=self.tenant_id,
+                not_runs=tuple(self.blocked_runs),
+            )
+            reach("claim.uncommitted")
+        self._owed.clear()
+        return claim
 
     def _block(self, spent: BudgetSpent) -> None:
         if spent.run_id not in self.blocked_runs:
@@ -88,4 +96,5 @@ class Lane:
         try:
             self.processor.give_back(claim)
         except PenstockError as error:
-            log.warning("could not give items back, their lease will run out: %s", error)
+            self._owed.add(claim.token)
+            log.warning("could not give items back, it is tried again: %s", error)

@@ -117,4 +117,4 @@ class Processor:
 
     def give_back(self, claim: Claim) -> None:
         with self.line.database.write() as tx:
-            self.line.queue.release(tx, claim)
+            self.line.queue.release(tx, claim.token)

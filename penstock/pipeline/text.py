@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from penstock.crawl.localfile import path_of_uri
 from penstock.documents import ExtractedText, Fault, Stage
+from penstock.faults import reach
 from penstock.intake.acceptance import ORDER
 from penstock.intake.plan import Order
 from penstock.pipeline.batches import Line, compute, split_faults, update_nodes
@@ -35,10 +36,12 @@ def _process_slice(
     line: Line, claim: Claim, items: Sequence[WorkItem], stages: Collection[Stage]
 ) -> Sequence[WorkItem]:
     begun = line.begin(claim, items)
+    reach("text.begun")
     ours, missing = line.payloads.bring(begun)
     references = [_reference(item) for item in ours]
     keys = [_key(line, item, one) for item, one in zip(ours, references, strict=True)]
     results = compute(line.steps.parse, keys, references)
+    reach("text.computed")
     good, bad = split_faults(ours, results)
     return _Commit(line, claim, stages).write(good, [*bad, *missing])
 

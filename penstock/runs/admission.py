@@ -25,6 +25,7 @@ from penstock.runs.lifecycle import guard
 from penstock.runs.vocabulary import DocumentStatus, RunLease
 from penstock.runs.watch import RunWatch
 from penstock.store.database import Database, Tx
+from penstock.store.patience import patient
 from penstock.store.schema import nodes, run_documents, work_items
 from penstock.work.items import ACTIVE_STATUSES
 from penstock.work.queue import WorkQueue
@@ -63,6 +64,7 @@ class Admission:
         crowd = Crowd(self.threads, AHEAD_PER_THREAD * self.thread_count, self.batch_size)
         return crowd.arrive(documents, self._bring_one)
 
+    @patient
     def record(self, arrived: Sequence[Arrived]) -> None:
         """Record these documents in the run, with the work each of them needs."""
         kept = [one for one in arrived if not one.assessed.left_out]
@@ -85,10 +87,13 @@ class Admission:
 
     def _with_known(self, listed: Iterator[Listed]) -> Iterator[tuple[Listed, KnownNode | None]]:
         for batch in in_batches(listed, KNOWN_TOGETHER):
-            with self.database.read() as tx:
-                ids = [document.external_id for document in batch]
-                known = find_known(tx, self.lease.run.source_id, ids)
+            known = self._find_known([document.external_id for document in batch])
             yield from ((document, known.get(document.external_id)) for document in batch)
+
+    @patient
+    def _find_known(self, external_ids: list[str]) -> dict[str, KnownNode]:
+        with self.database.read() as tx:
+            return find_known(tx, self.lease.run.source_id, external_ids)
 
     def _bring_one(self, document: tuple[Listed, KnownNode | None]) -> Arrived:
         listed, known = document
@@ -106,6 +111,7 @@ class Admission:
                 self._tell_of_circuit()
             return Fault.of(error)
 
+    @patient
     def _tell_of_circuit(self) -> None:
         run = self.lease.run
         with self.database.write() as tx:

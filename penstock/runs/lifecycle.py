@@ -7,12 +7,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from penstock.errors import NotFound, RunRefused, UsageError
+from penstock.errors import ErrorClass, NotFound, RunRefused, UsageError
 from penstock.events.record import Event, record
+from penstock.faults import reach
 from penstock.llm.profiles import profile_named
 from penstock.runs.expiry import expire_missing
 from penstock.runs.vocabulary import DocumentStatus, Run, RunLease, RunStatus, SourceSpec
 from penstock.store.database import Database, Tx
+from penstock.store.patience import patient
 from penstock.store.schema import ACTIVE_ITEM, ACTIVE_RUN, run_documents, runs, sources, work_items
 from penstock.work.queue import WorkQueue
 
@@ -107,12 +109,14 @@ def guard_reading(tx: Tx, lease: RunLease) -> None:
         raise RunGone(f"run {lease.run.id} is {status}, no longer ours to write to", lease.run.id)
 
 
+@patient
 def begin_ingesting(database: Database, lease: RunLease, flow_run_id: str | None) -> None:
     """The source is being listed and its documents come in."""
     values = {"status": RunStatus.INGESTING, "flow_run_id": flow_run_id}
     _write_guarded(database, lease, values)
 
 
+@patient
 def close_listing(database: Database, lease: RunLease, *, error: str | None = None) -> None:
     """No more documents will come. Only a listing that succeeded may expire what it left out."""
     with database.write() as tx:
@@ -127,6 +131,7 @@ def close_listing(database: Database, lease: RunLease, *, error: str | None = No
         tx.execute(sa.update(runs).where(runs.c.id == lease.run.id).values(values))
 
 
+@patient
 def pause_run(database: Database, lease: RunLease, reason: str) -> None:
     """Leave the run as it stands until somebody mends the reason; anyone may take it up then."""
     values = {"paused_reason": reason, "lease_token": None, "lease_expires_at": None}
@@ -141,6 +146,7 @@ def note_pause(database: Database, run_id: int, reason: str) -> None:
             record(tx, _event(read_run(tx, run_id), f"paused: {reason}", level="ERROR"))
 
 
+@patient
 def drop_run(database: Database, lease: RunLease, reason: str) -> None:
     """Let go of a run without ending it: its work stays, and the next start takes it up."""
     with database.write() as tx:
@@ -171,6 +177,7 @@ def abort_run(database: Database, queue: WorkQueue, run_id: int, *, reason: str)
         return read_run(tx, run_id)
 
 
+@patient
 def try_finalize(database: Database, run_id: int) -> bool:
     """Finish the run if nothing is left to do; True for the one caller that did it.
 
@@ -183,7 +190,28 @@ def try_finalize(database: Database, run_id: int) -> bool:
         if row is None or _has_pending(tx, run_id):
             return False
         status = RunStatus.FINISHED if row.error is None else RunStatus.ERROR
+        reach("run.unfinalized")
         return _end(tx, read_run(tx, run_id), status, error=row.error)
+
+
+def close_workless(database: Database, run_id: int) -> int:
+    """Documents of a listed run that wait for work which is not there any more, deleted by hand
+    perhaps, are errors: else their run would wait for ever. The next run takes them up."""
+    c = run_documents.c
+    with database.write() as tx:
+        row = tx.execute(sa.select(runs.c.id).where(_finalizable(run_id)).with_for_update()).first()
+        if row is None or _has_work(tx, run_id):
+            return 0
+        waiting = sa.update(run_documents).where(
+            c.run_id == run_id, c.status == DocumentStatus.PENDING
+        )
+        ended = {
+            "status": DocumentStatus.ERROR,
+            "error_class": ErrorClass.UNKNOWN,
+            "reason": "its work item is gone; the next run takes it up",
+            "updated_at": tx.now,
+        }
+        return tx.execute(waiting.values(ended)).rowcount
 
 
 def fail_abandoned(database: Database, run_id: int) -> bool:

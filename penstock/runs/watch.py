@@ -6,6 +6,7 @@ import time
 from penstock.runs.lifecycle import guard_reading
 from penstock.runs.vocabulary import RunLease
 from penstock.store.database import Database
+from penstock.store.patience import patient
 
 LOOK_SECONDS = 0.5
 
@@ -26,9 +27,13 @@ class RunWatch:
                 return
             self._looked_at = time.monotonic()
         try:
-            with self._database.read() as tx:
-                guard_reading(tx, self._lease)
+            self._look()
         except BaseException:
             # Every other thread is to find out as well.
             self._looked_at = 0.0
             raise
+
+    @patient
+    def _look(self) -> None:
+        with self._database.read() as tx:
+            guard_reading(tx, self._lease)

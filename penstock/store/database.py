@@ -142,7 +142,7 @@ class Database:
         if self.is_sqlite:
             connection.begin()
             return datetime.now(UTC)
-        from psycopg import OperationalError as DriverError
+        from psycopg import Error as DriverError
 
         driver: Any = connection.connection.dbapi_connection
         try:
@@ -249,13 +249,19 @@ def _begin_sqlite(connection: sa.Connection) -> None:
 def _explained(url: str) -> Iterator[None]:
     try:
         yield
-    except (OperationalError, PoolTimeout) as error:
-        raise StoreUnavailable(
-            f"the database {mask_url(url)} cannot be used: {_first_line(error)}. "
-            "`penstock doctor` checks it."
-        ) from error
     except SQLAlchemyError as error:
+        if _is_passing(error):
+            raise StoreUnavailable(
+                f"the database {mask_url(url)} cannot be used: {_first_line(error)}. "
+                "`penstock doctor` checks it."
+            ) from error
         raise StoreError(f"the database refused a statement: {_first_line(error)}") from error
+
+
+def _is_passing(error: SQLAlchemyError) -> bool:
+    """Whether the same may go well a moment later: the server or the connection was lost."""
+    lost = isinstance(error, DBAPIError) and error.connection_invalidated
+    return lost or isinstance(error, OperationalError | PoolTimeout)
 
 
 def _first_line(error: SQLAlchemyError) -> str:

@@ -84,13 +84,15 @@ class WorkQueue:
         tenant_id: str | None = None,
         not_runs: Collection[int] = (),
         only: Collection[int] | None = None,
+        token: str | None = None,
     ) -> Claim:
         """Lease what is due: highest priority first, tenants in turn, then oldest. May be empty.
 
         An item that has already taken a worker down with it is leased alone, so that it cannot
-        take neighbours along the next time.
+        take neighbours along the next time. Whoever must know the claim's token even if the answer
+        of the database is lost chooses it.
         """
-        token = uuid.uuid4().hex
+        token = token or uuid.uuid4().hex
         wanted = wanted_by(tx.connection.dialect.name, stages, run_id, not_runs, only)
         named = {"now": tx.now, "run": run_id, "runs": list(not_runs), "ids": list(only or ())}
         lease = self._lease(tx, owner, token) | {"status": ItemStatus.PROCESSING}
@@ -168,9 +170,9 @@ class WorkQueue:
         found = tx.execute(sa.select(*item_columns()).where(ours).order_by(work_items.c.id))
         return [item_from(row) for row in found]
 
-    def release(self, tx: Tx, claim: Claim) -> int:
-        """Give back what is still ours, at no cost to the items."""
-        ours = sa.and_(LEASED_ITEM, work_items.c.lease_token == claim.token)
+    def release(self, tx: Tx, *tokens: str) -> int:
+        """Give back what is still under these claims, at no cost to the items."""
+        ours = sa.and_(LEASED_ITEM, work_items.c.lease_token.in_(tokens))
         return self._to_pending(tx, ours, {})
 
     def take_away(self, tx: Tx, *conditions: sa.ColumnElement[bool]) -> int:

@@ -4,7 +4,9 @@ An item that was claimed but not begun goes back free. One that had begun counts
 rescues are used up it is dead, because it has very likely been what killed its workers.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,18 +23,32 @@ INTERRUPTED = "Job was interrupted by server restart and has been reset to pendi
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """Who held an item, and since when."""
+
+    owner: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Swept:
-    """What one sweep found."""
+    """What one sweep found; `holds` says of every item by its id who had it."""
 
     freed: tuple[WorkItem, ...] = ()
     rescued: tuple[WorkItem, ...] = ()
     dead: tuple[Verdict, ...] = ()
+    holds: Mapping[int, Hold] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.freed or self.rescued or self.dead)
 
     def __add__(self, other: "Swept") -> "Swept":
-        return Swept(self.freed + other.freed, self.rescued + other.rescued, self.dead + other.dead)
+        return Swept(
+            self.freed + other.freed,
+            self.rescued + other.rescued,
+            self.dead + other.dead,
+            {**self.holds, **other.holds},
+        )
 
 
 def sweep_expired(
@@ -47,7 +63,12 @@ def sweep_expired(
     if which is None:
         which = work_items.c.lease_expires_at < tx.now
     expired = (
-        sa.select(*item_columns(), work_items.c.started_at, work_items.c.lease_owner)
+        sa.select(
+            *item_columns(),
+            work_items.c.started_at,
+            work_items.c.claimed_at,
+            work_items.c.lease_owner,
+        )
         .where(LEASED_ITEM, which)
         .order_by(work_items.c.id)
         .limit(limit)
@@ -64,6 +85,7 @@ def sweep_expired(
         freed=tuple(item_from(row) for row in unstarted),
         rescued=tuple(item_from(row) for row in spared),
         dead=tuple(_bury(tx, queue, row, max_rescues) for row in spent),
+        holds={row.id: Hold(row.lease_owner, row.started_at or row.claimed_at) for row in rows},
     )
 
 

@@ -1,17 +1,13 @@
 """A worker's own recovery: takes back what dead workers held, now and then."""
 
-import logging
 import threading
 from collections.abc import Callable
 
 from penstock.bootstrap import App
-from penstock.errors import PenstockError
 from penstock.work.items import WorkItem
 from penstock.worker.callbacks import Callbacks
 from penstock.worker.control import Control
 from penstock.worker.jobs import job_failure
-
-log = logging.getLogger(__name__)
 
 
 class Sweeper(threading.Thread):
@@ -37,10 +33,8 @@ class Sweeper(threading.Thread):
             self._control.stopping.wait(self._app.settings.sweep_seconds)
 
     def _recover(self) -> None:
-        try:
-            found = self._app.recover()
-        except PenstockError as error:
-            log.warning("recovery did not get through, the next sweep tries again: %s", error)
+        found = self._app.try_recover()
+        if found is None:
             return
         for verdict in found.items.dead:
             if self._is_ours(verdict.item):

@@ -83,6 +83,7 @@ def beats(library: Library) -> list[sa.Row[Any]]:
 
 def wait_for_beats(library: Library, count: int = 2) -> None:
     """Let a living worker show so many further signs of life: time in which it could act."""
+    wait_until(lambda: bool(beats(library)))
     for _ in range(count):
         before = beats(library)[0].heartbeat_at
         wait_until(lambda before=before: beats(library)[0].heartbeat_at > before)  # type: ignore[misc]

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.launcher.locks import hold_lock
 from penstock.launcher.patience import Patience
 from penstock.launcher.ports import answers_ok, free_port, is_taken
 from penstock.launcher.prefect_environment import client_environment, server_environment
 from penstock.launcher.processes import ProcessIdentity, last_lines, stop_tree
 from penstock.launcher.state import Phase, ServerState, read_state, write_state
+from penstock.locks import hold_lock
 
 FOLDER = Path("/somewhere/prefect")
 

@@ -1,0 +1,88 @@
+"""One worker process of a scene: started, halted, killed by its id."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from bench.faulting.waiting import wait_for
+
+_ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Hand:
+    """A process that works once it is told to begin."""
+
+    environment: Mapping[str, str]
+    log_path: Path
+    skew_seconds: float = 0.0
+    begun: bool = False
+    _process: "subprocess.Popen[bytes]" = field(init=False)
+
+    def __post_init__(self) -> None:
+        command = [sys.executable, "-m", "bench.faulting.worker_process", str(self.skew_seconds)]
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "--workers", "1"],
+                env=self.environment,
+                cwd=_ROOT,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                # Its children are ended with it, also when it is killed.
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def begin(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"begin\n")
+        self._process.stdin.close()
+        self.begun = True
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def was_killed(self) -> bool:
+        return self._process.poll() == -signal.SIGKILL
+
+    def is_halted(self) -> bool:
+        return self.is_alive() and psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """With SIGKILL, and everything it has started, also after it has ended by itself."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> None:
+        """With SIGTERM, as a supervisor does; killed when that takes too long."""
+        if self.is_alive() and self.begun:
+            os.kill(self.pid, signal.SIGTERM)
+            try:
+                self._process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self.kill()
+        if self._process.stdin is not None and not self._process.stdin.closed:
+            self._process.stdin.close()
+
+    def memory_mb(self) -> float:
+        return psutil.Process(self.pid).memory_info().rss / 1e6
+
+    def wait_until_halted(self, seconds: float = 60.0) -> None:
+        wait_for(self.is_halted, seconds, f"process {self.pid} to halt")
