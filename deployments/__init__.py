@@ -1,1 +1,1 @@
-"""What is set up once on a Prefect server: block types, work pools, schedules."""
+"""What is set up once on a Prefect server: block types, automations, work pools, schedules."""

@@ -1,6 +1,7 @@
-"""Registers Penstock's block types with a Prefect server: `python -m deployments.register`."""
+"""Makes Penstock known to a Prefect server: `python -m deployments.register`."""
 
 from blocks import ALL_BLOCKS
+from deployments.automations import install_automations
 
 
 def register_blocks() -> list[str]:
@@ -13,3 +14,5 @@ def register_blocks() -> list[str]:
 if __name__ == "__main__":
     for slug in register_blocks():
         print(f"registered {slug}")  # noqa: T201 - this is a command
+    for done in install_automations():
+        print(done)  # noqa: T201
