@@ -15,12 +15,17 @@ from pydantic import (
 
 from penstock.crawl.payload import check_reference
 from penstock.crawl.url import parse_url
+from penstock.documents import Stage
 from penstock.intake.request import NewNode
+from penstock.operations.bulk import MOST_JOBS
+from penstock.work.items import ItemStatus
 
 MOST_CLASSES = 50
 # Far deeper than what people nest, and far from what a parser cannot follow any more.
 DEEPEST = 50
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
+# As the databases keep it.
+Id = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
 
 def _usable_reference(reference: str) -> str:
@@ -212,3 +217,44 @@ class JobIn(BaseModel):
         None, ge=-1000, le=1000, description="Higher first; default: as it was, or 0"
     )
     tenant_id: Name | None = None
+
+
+class JobsIn(BaseModel):
+    """Which jobs: those of these ids, those a filter finds, or with both, those of these ids that
+    it finds. One of the two must be there."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"status": "failed", "limit": 500}]}
+    )
+
+    tenant_id: Name | None = None
+    ids: list[Id] | None = Field(None, max_length=MOST_JOBS, description="Of any stage")
+    stage: Stage | None = Field(None, description="Default: extract; with ids, any")
+    status: ItemStatus | None = Field(
+        None, description="Default, without ids: what failed is retried, what is active cancelled"
+    )
+    node_id: str | None = None
+    run_id: Id | None = None
+    error_class: str | None = Field(None, max_length=50, pattern="^[a-z_]+$", examples=["timeout"])
+    limit: int = Field(
+        MOST_JOBS,
+        ge=1,
+        description=f"Of what a filter finds, newest first; more than {MOST_JOBS} is taken for it",
+    )
+
+
+class Refused(BaseModel):
+    id: int
+    reason: str
+
+
+class Retried(BaseModel):
+    requested: int
+    retried: int
+    refused: list[Refused]
+
+
+class Cancelled(BaseModel):
+    requested: int
+    cancelled: int
+    refused: list[Refused]

@@ -10,6 +10,7 @@ from entrypoints.cli import (
     demo,
     doctor,
     ingest,
+    jobs,
     logs,
     nodes,
     runs,
@@ -19,6 +20,7 @@ from entrypoints.cli import (
     sources,
     status,
     worker,
+    workers,
 )
 from entrypoints.cli.output import print_error, print_json
 from penstock import __version__
@@ -41,6 +43,8 @@ app.add_typer(runs.app, name="runs")
 app.command("run")(runs.run)
 app.command("logs")(logs.logs)
 app.add_typer(sources.app, name="source")
+app.add_typer(jobs.app, name="jobs")
+app.command("workers")(workers.workers)
 app.command("worker")(worker.worker)
 app.command("serve")(serve.serve)
 app.command("status")(status.status)

@@ -2,13 +2,13 @@
 
 import logging
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from entrypoints.cli.output import errors
 from penstock.documents import Stage
-from penstock.errors import UsageError
+from penstock.errors import StoreUnavailable, UsageError
 from penstock.settings import Settings, load_settings
 from penstock.store.patience import until_back
 
@@ -59,12 +59,16 @@ def worker(
         )
         found.on("job_failed", _print_failure)
         register_signal_handlers(found, timeout=grace)
-        found.start()
+        until_back(found.start)
         _say(f"working on {', '.join(chosen)} with {found.num_workers} threads; Ctrl-C to stop")
         port = settings.extraction.healthcheck_port
-        with HealthServer(port, found.find_fault) if port else nullcontext():
-            trouble = _drain(found) if drain else _watch(found)
-        _say(f"stopped: {_figures(found.get_status())}")
+        try:
+            with HealthServer(port, found.find_fault) if port else nullcontext():
+                trouble = _drain(found) if drain else _watch(found)
+        finally:
+            # Its threads outlive the main one, without the pools that end with it.
+            found.stop(grace)
+        _say(f"stopped: {_figures(found)}")
     if trouble:
         raise typer.Exit(1)
 
@@ -88,7 +92,7 @@ def _watch(found: "ExtractionWorker") -> str | None:
     """A line now and then, as long as there is something new to say."""
     said = ""
     while not found.wait(LINE_SECONDS):
-        figures = _figures(found.get_status())
+        figures = _figures(found)
         if figures != said:
             _say(figures)
             said = figures
@@ -99,13 +103,24 @@ def _drain(found: "ExtractionWorker") -> str | None:
     """Until nothing is left, or something keeps the worker from it: what that is."""
     while not found.wait(DRAIN_LOOK_SECONDS):
         trouble = found.find_fault()
-        if trouble is not None or not found.has_work():
-            found.stop()
+        if trouble is not None or _is_done(found):
             return trouble
     return None
 
 
-def _figures(status: dict[str, Any]) -> str:
+def _is_done(found: "ExtractionWorker") -> bool:
+    """Not while the database cannot be asked: that it is away is a fault, if it lasts."""
+    try:
+        return not found.has_work()
+    except StoreUnavailable:
+        return False
+
+
+def _figures(found: "ExtractionWorker") -> str:
+    try:
+        status = found.get_status()
+    except StoreUnavailable as error:
+        return f"waits because {error}"
     stats = status["stats"]
     parts = [f"{stats['jobs_completed']} done", f"{stats['jobs_failed']} failed"]
     parts += [f"{status['queue_depth']} waiting", f"{status['processing']} under way"]

@@ -1,15 +1,16 @@
 """Extraction jobs: the work items behind the queues, one by one."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 
 from entrypoints.api.deps import AppDep, ReadTenant, Writer, WriteTenant, tenant_of
-from entrypoints.api.models import JobIn
+from entrypoints.api.models import Cancelled, JobIn, JobsIn, Retried
 from entrypoints.api.problems import documented
 from penstock.documents import Stage
 from penstock.errors import NotFound
-from penstock.operations import jobs
+from penstock.operations import bulk, jobs, stuck
 from penstock.operations.requeue import Requeue, requeue_nodes
 from penstock.search.nodes import valid_node_id
 from penstock.work.items import ItemStatus
@@ -17,6 +18,7 @@ from penstock.work.items import ItemStatus
 router = APIRouter(prefix="/extraction-jobs", tags=["jobs"])
 JobId = Annotated[int, Path(ge=1, le=2**63 - 1)]
 BigId = Annotated[int | None, Query(ge=0, le=2**63 - 1)]
+Seconds = Annotated[float, Query(ge=0, le=10 * 365 * 86_400)]
 
 
 @router.get("", responses=documented(404))
@@ -58,6 +60,55 @@ def count_jobs(app: AppDep, tenant_id: ReadTenant) -> dict[str, dict[str, int]]:
     """Jobs by stage and status."""
     with app.database.read() as tx:
         return jobs.count_jobs(tx, tenant_id)
+
+
+@router.get("/stuck")
+def list_stuck_jobs(
+    app: AppDep,
+    tenant_id: ReadTenant,
+    stage: Stage | None = None,
+    min_inactive_seconds: Seconds = 0,
+    min_running_seconds: Seconds = 0,
+    limit: Annotated[int, Query(ge=1, le=2000)] = 500,
+) -> dict[str, Any]:
+    """Jobs in processing, of all stages, those that were begun first in front: who holds them, for
+    how long, and when their worker last gave a sign of life. `processing` counts all there are."""
+    with app.database.read() as tx:
+        found = stuck.stuck_jobs(
+            tx,
+            tenant_id,
+            stage=stage,
+            min_inactive_seconds=min_inactive_seconds,
+            min_running_seconds=min_running_seconds,
+            limit=limit,
+        )
+        return {"jobs": found, "processing": stuck.count_processing(tx, tenant_id, stage)}
+
+
+@router.post("/retry", responses=documented(404, 413))
+def retry_jobs(app: AppDep, principal: Writer, body: JobsIn) -> Retried:
+    """Start jobs over that are processing or failed: many at once, and all others refused."""
+    wanted = _filter(tenant_of(principal, body.tenant_id), body)
+    done = bulk.retry_jobs(app.database, app.queue, wanted, ids=body.ids, limit=body.limit)
+    return Retried(**done.as_json("retried"))
+
+
+@router.post("/cancel", responses=documented(404, 413))
+def cancel_jobs(app: AppDep, principal: Writer, body: JobsIn) -> Cancelled:
+    """Cancel jobs that have not ended: many at once, and all others refused."""
+    wanted = _filter(tenant_of(principal, body.tenant_id), body)
+    done = bulk.cancel_jobs(app.database, app.queue, wanted, ids=body.ids, limit=body.limit)
+    return Cancelled(**done.as_json("cancelled"))
+
+
+def _filter(tenant_id: str, body: JobsIn) -> jobs.JobFilter:
+    node = None if body.node_id is None else valid_node_id(body.node_id)
+    stages = () if body.stage is None else (body.stage,)
+    wanted = jobs.JobFilter(tenant_id, stages, body.status, node, body.run_id, body.error_class)
+    if body.ids is None and wanted.narrows and not stages:
+        # What the listing shows for the same filter, and nothing else.
+        return replace(wanted, stages=(Stage.EXTRACT,))
+    return wanted
 
 
 @router.get("/{job_id}", responses=documented(404))

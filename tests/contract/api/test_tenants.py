@@ -59,6 +59,32 @@ def no_jobs(answer: Answer) -> bool:
     return bool(answer == {"jobs": [], "next_before": None})
 
 
+def none_moved(verb: str, requested: int) -> Check:
+    """All that was asked for is refused, as if it were not there."""
+
+    def check(answer: Answer) -> bool:
+        reasons = [one["reason"] == f"there is no job {one['id']}" for one in answer["refused"]]
+        counts = (answer["requested"], answer[verb], len(reasons))
+        return counts == (requested, 0, requested) and all(reasons)
+
+    return check
+
+
+def bulk(verb: str) -> list[Attempt]:
+    """Their jobs by name, and by what a filter finds."""
+    return [
+        Attempt(
+            200,
+            json=lambda their: {"ids": [their.dead_job, their.active_job]},
+            fine=none_moved(verb, 2),
+        ),
+        Attempt(200, json=lambda _: {"status": "failed"}, fine=none_moved(verb, 0)),
+        Attempt(200, json=lambda _: {"status": "pending"}, fine=none_moved(verb, 0)),
+        Attempt(200, json=lambda their: {"node_id": their.node}, fine=none_moved(verb, 0)),
+        Attempt(200, json=lambda their: {"run_id": their.run}, fine=none_moved(verb, 0)),
+    ]
+
+
 def no_hits(answer: Answer) -> bool:
     return bool(answer["hits"] == [])
 
@@ -117,6 +143,11 @@ TABLE: dict[str, list[Attempt]] = {
             fine=lambda answer: all(set(one.values()) == {0} for one in answer.values()),
         )
     ],
+    "GET /extraction-jobs/stuck": [
+        Attempt(200, fine=lambda answer: answer == {"jobs": [], "processing": 0})
+    ],
+    "POST /extraction-jobs/retry": bulk("retried"),
+    "POST /extraction-jobs/cancel": bulk("cancelled"),
     "GET /extraction-jobs/{job_id}": [Attempt()],
     "POST /extraction-jobs/{job_id}/retry": [Attempt()],
     "POST /extraction-jobs/{job_id}/cancel": [Attempt()],
@@ -186,8 +217,8 @@ def is_theirs(tx: Tx, table: sa.Table) -> sa.ColumnElement[bool]:
     if table in (texts, embeddings):
         own = sa.select(nodes.c.seq).where(nodes.c.tenant_id == THEIRS)
         return table.c.seq.in_(tx.execute(own).scalars().all())
-    # Only they have runs, failures and workers here.
-    assert table in (run_documents, attempts) or table.name == "workers"
+    # Only they have runs, failures and workers here; a duty is nobody's.
+    assert table in (run_documents, attempts) or table.name in ("workers", "duties")
     return sa.true()
 
 
