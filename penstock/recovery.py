@@ -16,6 +16,7 @@ from penstock.pipeline.telling import tell, tell_failures
 from penstock.runs.lifecycle import close_workless, fail_abandoned, try_finalize
 from penstock.store.database import Database
 from penstock.store.schema import ACTIVE_ITEM, ACTIVE_RUN, runs, work_items
+from penstock.work.heart import forget_old_workers
 from penstock.work.items import Claim
 from penstock.work.queue import WorkQueue
 from penstock.work.sweep import Swept, sweep_expired
@@ -30,6 +31,8 @@ class Recovered:
 
     items: Swept = field(default_factory=Swept)
     finished_runs: tuple[int, ...] = ()
+    elsewhere: bool = False
+    """Nothing was looked for, because another process is at it."""
 
 
 def recover(database: Database, queue: WorkQueue, *, max_rescues: int) -> Recovered:
@@ -38,6 +41,7 @@ def recover(database: Database, queue: WorkQueue, *, max_rescues: int) -> Recove
     _tell(swept)
     with database.write() as tx:
         forget_old_keys(tx)
+        forget_old_workers(tx)
     finished = tuple(run_id for run_id in _left_behind(database) if _finish(database, run_id))
     return Recovered(swept, finished)
 

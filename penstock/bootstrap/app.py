@@ -82,12 +82,12 @@ class App(Parts):
         Nothing is done, and nothing found, while another process is at it.
         """
         from penstock.recovery import Recovered, recover
-        from penstock.store.only_one import only_one
+        from penstock.store.duty import duty
 
-        with only_one(self.database, "recovery") as alone:
-            if not alone:
+        with duty(self.database, "recovery") as ours:
+            if not ours:
                 log.info("another worker is recovering at this moment")
-                return Recovered()
+                return Recovered(elsewhere=True)
             found = recover(self.database, self.queue, max_rescues=self.settings.max_rescues)
             self._reconcile()
             return found
@@ -242,15 +242,23 @@ class App(Parts):
         """A call for idle moments that recovers at most once in a sweep's time."""
         import time
 
-        swept_at = time.monotonic()
+        due_at = time.monotonic() + self.settings.sweep_seconds
 
         def sweep() -> None:
-            nonlocal swept_at
-            if time.monotonic() - swept_at >= self.settings.sweep_seconds:
-                swept_at = time.monotonic()
-                self.try_recover()
+            nonlocal due_at
+            if time.monotonic() >= due_at:
+                due_at = time.monotonic() + self.settle(self.try_recover())
 
         return sweep
+
+    def settle(self, found: "Recovered | None") -> float:
+        """Seconds until the next sweep. Soon, if another process has the duty: it may have died
+        at it."""
+        from penstock.store.duty import HELD_SECONDS
+
+        if found is not None and found.elsewhere:
+            return min(HELD_SECONDS, self.settings.sweep_seconds)
+        return self.settings.sweep_seconds
 
 
 def ensure_vector_index(app: App) -> None:

@@ -16,7 +16,12 @@ def open_app(settings: Settings | None = None, *, timeout_seconds: float = 30.0)
     """
     settings = settings or load_settings()
     faults.arm(settings.faults)
-    database = Database(settings.database_url, timeout_seconds=timeout_seconds)
+    database = Database(
+        settings.database_url,
+        timeout_seconds=timeout_seconds,
+        # Whatever such a process held is taken back by then.
+        idle_seconds=settings.lease_seconds,
+    )
     if database.is_sqlite or current_revision(database) is None:
         migrate(database)
     else:

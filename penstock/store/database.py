@@ -22,6 +22,10 @@ from penstock.errors import StoreError, StoreUnavailable
 from penstock.settings import mask_url
 
 _SQLITE_BUSY_SECONDS = 30.0
+_IDLE_SECONDS = 60.0
+_LEAST_IDLE_SECONDS = 10.0
+_ONE_ACTIVE = "uq_work_items_one_active"
+_IDLE_TOO_LONG = "25P03"  # what Postgres says to a process that it has waited for too long
 _SQLITE_PRAGMAS = (
     # With WAL, NORMAL loses nothing when a process dies; a power cut may undo the last commits.
     "PRAGMA synchronous=NORMAL",
@@ -83,10 +87,21 @@ class Tx:
 class Database:
     """A SQLite file or a Postgres server."""
 
-    def __init__(self, url: str, *, timeout_seconds: float = _SQLITE_BUSY_SECONDS) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout_seconds: float = _SQLITE_BUSY_SECONDS,
+        idle_seconds: float = _IDLE_SECONDS,
+    ) -> None:
+        """`timeout_seconds`: how long a writer waits for another writer of a SQLite file.
+        `idle_seconds`: how long Postgres waits for a process in the middle of a transaction."""
         self.url = url
         self.is_sqlite = url.startswith("sqlite")
-        self.engine = _open_engine(url, timeout_seconds)
+        if self.is_sqlite:
+            self.engine = _open_sqlite(url, timeout_seconds)
+        else:
+            self.engine = _open_postgres(url, max(idle_seconds, _LEAST_IDLE_SECONDS))
         # SQLite has one writer; queueing our own threads here beats its sleep-and-retry.
         self._writer: AbstractContextManager[Any] = (
             threading.RLock() if self.is_sqlite else nullcontext()
@@ -161,9 +176,16 @@ class Database:
             connection.exec_driver_sql("COMMIT")
 
 
-def _open_engine(url: str, timeout_seconds: float) -> sa.Engine:
-    if not url.startswith("sqlite"):
-        return sa.create_engine(url, pool_size=8, max_overflow=24, isolation_level="AUTOCOMMIT")
+def _open_postgres(url: str, idle_seconds: float) -> sa.Engine:
+    """Transactions are short here. A process that was halted, or cut off, in the middle of one
+    must not keep its locks from whoever takes over its work."""
+    engine = sa.create_engine(url, pool_size=8, max_overflow=24, isolation_level="AUTOCOMMIT")
+    limit = f"SET idle_in_transaction_session_timeout = {round(1000 * idle_seconds)}"
+    sa.event.listen(engine, "connect", lambda driver, _: driver.execute(limit))
+    return engine
+
+
+def _open_sqlite(url: str, timeout_seconds: float) -> sa.Engine:
     path = sa.engine.make_url(url).database
     if path:
         _make_folder(Path(path).parent)
@@ -260,8 +282,14 @@ def _explained(url: str) -> Iterator[None]:
 
 def _is_passing(error: SQLAlchemyError) -> bool:
     """Whether the same may go well a moment later: the server or the connection was lost."""
-    lost = isinstance(error, DBAPIError) and error.connection_invalidated
-    return lost or isinstance(error, OperationalError | PoolTimeout)
+    if isinstance(error, OperationalError | PoolTimeout):
+        return True
+    if not isinstance(error, DBAPIError):
+        return False
+    if error.connection_invalidated or getattr(error.orig, "sqlstate", None) == _IDLE_TOO_LONG:
+        return True
+    # Somebody else has recorded the same work in this very moment; the next look finds it.
+    return _ONE_ACTIVE in str(error.orig)
 
 
 def _first_line(error: SQLAlchemyError) -> str:

@@ -263,6 +263,14 @@ workers = sa.Table(
     sa.Column("failed", sa.Integer, nullable=False),
 )
 
+duties = sa.Table(
+    "duties",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("holder", sa.Text),
+    sa.Column("held_until", UtcDateTime, nullable=False),
+)
+
 idempotency_keys = sa.Table(
     "idempotency_keys",
     metadata,

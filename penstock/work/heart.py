@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -15,16 +16,24 @@ import sqlalchemy as sa
 
 from penstock import __version__
 from penstock.store.database import Database, Tx
-from penstock.store.schema import workers
+from penstock.store.schema import LEASED_ITEM, work_items, workers
 from penstock.work.items import Verdict, WorkItem
 from penstock.work.queue import WorkQueue
 
 log = logging.getLogger(__name__)
+REMEMBERED = timedelta(days=7)
 
 
 def new_owner() -> str:
     """A name for one worker: readable, and never used twice."""
     return f"{platform.node()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+
+
+def forget_old_workers(tx: Tx) -> int:
+    """Whoever has not been heard of for a week, and holds nothing; how many."""
+    holds = sa.exists().where(work_items.c.lease_owner == workers.c.id, LEASED_ITEM)
+    old = workers.c.heartbeat_at < tx.now - REMEMBERED
+    return tx.execute(sa.delete(workers).where(old, ~holds)).rowcount
 
 
 class Heart:

@@ -81,6 +81,10 @@ def sweep_expired(
     spared = [row for row in started if row.rescues < max_rescues]
     queue.take_back(tx, [row.id for row in unstarted], rescued=False, note=INTERRUPTED)
     queue.take_back(tx, [row.id for row in spared], rescued=True, note=INTERRUPTED)
+    for row in spared:
+        died = f"its worker died while at it (rescue {row.rescues + 1} of {max_rescues})"
+        fault = Fault(ErrorClass.UNKNOWN, died)
+        record_attempt(tx, item_from(row), row.attempts, row.lease_owner, fault)
     return Swept(
         freed=tuple(item_from(row) for row in unstarted),
         rescued=tuple(item_from(row) for row in spared),

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass
+from penstock.operations.jobs import RETRIED
 from penstock.pipeline.closing import LAST_STAGE, bury, close_ended, close_failed
 from penstock.pipeline.telling import tell_failures
 from penstock.recovery import sweep
@@ -39,7 +40,6 @@ from penstock.worker.jobs import (
 from penstock.worker.statistics import queue_statistics
 
 _FOLLOWING = {Stage.TEXT: Stage.EXTRACT, Stage.EXTRACT: Stage.EMBED}
-MANUALLY_RETRIED = "Job was manually retried."
 
 
 class QueueManager:
@@ -200,7 +200,7 @@ class QueueManager:
         """Failed jobs, or this one, become pending again with all their retries; how many."""
         chosen = [] if job_id is None else [work_items.c.id == job_id]
         with self._store.write() as tx:
-            return len(self._rules.requeue(tx, *chosen, *self._ours(), note=MANUALLY_RETRIED))
+            return len(self._rules.requeue(tx, *chosen, *self._ours(), note=RETRIED))
 
     def cleanup_stale_jobs(self, stale_threshold_minutes: float = 30) -> int:
         """Take back jobs whose worker has given no sign of life for so long; how many.

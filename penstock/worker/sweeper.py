@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 
 from penstock.bootstrap import App
+from penstock.recovery import Recovered
 from penstock.work.items import WorkItem
 from penstock.worker.callbacks import Callbacks
 from penstock.worker.control import Control
@@ -29,13 +30,12 @@ class Sweeper(threading.Thread):
 
     def run(self) -> None:
         while not self._control.stopping.is_set():
-            self._recover()
-            self._control.stopping.wait(self._app.settings.sweep_seconds)
+            found = self._app.try_recover()
+            if found is not None:
+                self._tell(found)
+            self._control.stopping.wait(self._app.settle(found))
 
-    def _recover(self) -> None:
-        found = self._app.try_recover()
-        if found is None:
-            return
+    def _tell(self, found: Recovered) -> None:
         for verdict in found.items.dead:
             if self._is_ours(verdict.item):
                 self._callbacks.emit("job_failed", *job_failure(verdict, spent=0))

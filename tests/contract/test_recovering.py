@@ -1,0 +1,217 @@
+"""Recovery as workers do it: what it says, what it finishes, and that it stops nobody."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from penstock.bootstrap import App
+from penstock.documents import Stage
+from penstock.errors import ErrorClass, StoreUnavailable
+from penstock.pipeline.lane import Lane
+from penstock.pipeline.processor import Processor
+from penstock.recovery import Recovered
+from penstock.runs.vocabulary import DocumentStatus, RunStatus
+from penstock.store import patience
+from penstock.store.database import Database
+from penstock.store.duty import HELD_SECONDS, duty
+from penstock.store.schema import work_items, workers
+from penstock.work.heart import forget_old_workers
+from penstock.work.items import Claim, WorkItem
+from tests.contract.ingestion import Workplace
+from tests.factories import Desk, at, make_fault, make_item
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "RETRY_SECONDS", 0.001)
+
+
+@pytest.fixture
+def desk(database: Database) -> Desk:
+    return Desk(database)
+
+
+@pytest.fixture
+def place(database: Database, tmp_path: Path) -> Iterator[Workplace]:
+    place = Workplace(database, tmp_path / "home")
+    yield place
+    place.app.close()
+
+
+def claim_all(place: Workplace, *, begin: bool) -> list[int]:
+    """As a worker that is about to die."""
+    with place.database.write() as tx:
+        claim = place.app.queue.claim(tx, "doomed")
+        if begin:
+            place.app.queue.start(tx, claim, claim.items)
+    place.expire_leases()
+    return claim.ids
+
+
+@pytest.mark.parametrize("begin", [True, False])
+def test_the_log_says_which_jobs_ran_since_when_at_whom(
+    place: Workplace, caplog: pytest.LogCaptureFixture, begin: bool
+) -> None:
+    place.write("a.txt", "one")
+    place.admit(place.open())
+    [item_id] = claim_all(place, begin=begin)
+    place.app.recover()
+    text = caplog.text
+    assert f"Recovered 1 orphaned job(s) from 'processing' to 'pending': {item_id}" in text
+    assert f"Job {item_id} (text) was running since 20" in text
+    assert "held by doomed" in text
+
+
+def test_many_jobs_are_counted_and_the_first_are_named(
+    place: Workplace, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(25):
+        place.write(f"{number}.txt", f"document {number}")
+    place.admit(place.open())
+    claim_all(place, begin=True)
+    place.app.recover()
+    assert "Recovered 25 orphaned job(s)" in caplog.text
+    assert "and 5 more" in caplog.text
+    assert caplog.text.count("was running since") == 20
+
+
+def test_all_clear_is_said_too(place: Workplace, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    assert place.app.recover() == Recovered()
+    assert "No orphaned jobs found - all clear" in caplog.text
+
+
+def test_recovery_leaves_it_to_whoever_is_at_it(place: Workplace) -> None:
+    place.write("a.txt", "one")
+    place.admit(place.open())
+    claim_all(place, begin=True)
+    with duty(place.database, "recovery"):
+        assert place.app.recover() == Recovered(elsewhere=True)
+        assert place.app.settle(Recovered(elsewhere=True)) == HELD_SECONDS
+    assert len(place.app.recover().items.rescued) == 1
+    assert place.app.settle(Recovered()) == place.app.settings.sweep_seconds
+
+
+def test_a_run_whose_work_was_deleted_by_hand_is_finished(place: Workplace) -> None:
+    place.write("a.txt", "one")
+    place.write("b.txt", "two")
+    lease = place.open()
+    place.admit(lease)
+    with place.database.write() as tx:
+        tx.execute(sa.delete(work_items))
+    assert place.app.recover().finished_runs == (lease.run.id,)
+    report = place.report(lease.run.id)
+    assert report.run.status is RunStatus.FINISHED
+    assert report.counts[DocumentStatus.ERROR] == 2
+    again = place.ingest()
+    assert again.counts[DocumentStatus.READY] == 2
+
+
+def test_a_run_with_work_left_is_left_alone(place: Workplace) -> None:
+    place.write("a.txt", "one")
+    lease = place.open()
+    place.admit(lease)
+    assert place.app.recover().finished_runs == ()
+    assert place.report(lease.run.id).counts[DocumentStatus.PENDING] == 1
+
+
+def test_recovery_that_fails_is_told_and_stops_nobody(
+    place: Workplace, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: App) -> None:
+        raise StoreUnavailable("the database is away")
+
+    monkeypatch.setattr(App, "recover", fail)
+    place.write("a.txt", "one")
+    # Every idle moment is a sweep, and every sweep fails.
+    place.app.settings = place.app.settings.model_copy(update={"sweep_seconds": 0.0})
+    assert place.ingest().counts[DocumentStatus.READY] == 1
+    assert place.app.try_recover() is None
+    assert "recovery did not get through, the next sweep tries again: the database is away" in (
+        caplog.text
+    )
+
+
+def lane_of(place: Workplace) -> Lane:
+    processor = place.app.processor(place.steps)
+    return Lane(place.database, place.app.queue, processor, "us", 10, threading.Event())
+
+
+def test_a_claim_whose_commit_was_not_answered_is_not_held_for_ever(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write("a.txt", "one")
+    lease = place.open()
+    place.admit(lease)
+    commit, answers = Database._commit, iter([False])
+
+    def commit_unanswered(self: Database, connection: sa.Connection) -> None:
+        commit(self, connection)
+        if not next(answers, True):
+            raise StoreUnavailable("the connection was lost")
+
+    monkeypatch.setattr(Database, "_commit", commit_unanswered)
+    assert lane_of(place).do_one_batch()
+    assert place.report(lease.run.id).counts[DocumentStatus.READY] == 1
+
+
+def test_what_could_not_be_given_back_is_given_back_with_the_next_claim(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write("a.txt", "one")
+    lease = place.open()
+    place.admit(lease)
+    place.steps.on(Stage.TEXT, "one", StoreUnavailable("away"))
+    give_back, answers = Processor.give_back, iter([False])
+
+    def give_back_later(self: Processor, claim: Claim) -> None:
+        if not next(answers, True):
+            raise StoreUnavailable("still away")
+        give_back(self, claim)
+
+    monkeypatch.setattr(Processor, "give_back", give_back_later)
+    assert lane_of(place).do_one_batch()
+    assert place.report(lease.run.id).counts[DocumentStatus.READY] == 1
+
+
+# SQLite has one writer at a time: there, nothing is recorded in the same moment.
+@pytest.mark.parametrize("database", ["postgres"], indirect=True)
+def test_work_that_another_records_in_this_moment_is_worth_another_try(desk: Desk) -> None:
+    item = make_item()
+    [item_id] = desk.enqueue(item)
+    desk.fail(desk.claim(), make_fault(ErrorClass.CORRUPTION))
+
+    def requeue() -> list[WorkItem]:
+        with at(desk.database) as tx:
+            return desk.queue.requeue(tx, work_items.c.id == item_id, note="again")
+
+    with ThreadPoolExecutor(1) as pool:
+        with at(desk.database) as tx:
+            desk.queue.enqueue(tx, [item])
+            again = pool.submit(requeue)
+            time.sleep(0.3)
+        with pytest.raises(StoreUnavailable):
+            again.result(timeout=10)
+    assert requeue() == [], "the new one is it"
+
+
+def test_workers_of_long_ago_are_forgotten_unless_they_hold_something(desk: Desk) -> None:
+    with at(desk.database) as tx:
+        for number, days in enumerate((0, 6, 8, 9)):
+            seen = tx.now - timedelta(days=days)
+            row = {"id": f"w{number}", "host": "h", "pid": 1, "version": "1", "status": "running"}
+            stamps = {"started_at": seen, "heartbeat_at": seen, "completed": 0, "failed": 0}
+            tx.execute(sa.insert(workers).values(row | stamps))
+    desk.enqueue(make_item())
+    desk.claim("w3")
+    with at(desk.database) as tx:
+        assert forget_old_workers(tx) == 1
+        left = tx.execute(sa.select(workers.c.id).order_by(workers.c.id)).scalars().all()
+    assert left == ["w0", "w1", "w3"]
