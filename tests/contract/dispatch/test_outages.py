@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from bench.faulting.proxy import Proxy
 from penstock.dispatch.depths import queue_depths
 from penstock.dispatch.gate import Limits, Refusal
 from penstock.dispatch.keys import Queue
@@ -18,7 +19,6 @@ from penstock.launcher.valkey import ValkeyServer
 from penstock.work.items import ItemStatus
 from penstock.work.redis_client import build_redis_client
 from tests.contract.dispatch.moves import make_work, move, read_jobs
-from tests.contract.dispatch.proxy import Proxy
 
 TIMEOUT_SECONDS = 0.4
 # For a busy machine.

@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 from redis import Redis
 
+from bench.faulting.proxy import Proxy
 from penstock.dispatch import reconcile as module
 from penstock.dispatch.depths import queue_depths
 from penstock.dispatch.keys import RECONCILE_LOCK, WAKE_CHANNEL, Queue
@@ -22,7 +23,6 @@ from penstock.store.schema import work_items
 from penstock.work.items import Claim, ItemStatus
 from penstock.work.redis_client import build_redis_client
 from tests.contract.dispatch.moves import read_jobs, read_moves, read_state
-from tests.contract.dispatch.proxy import Proxy
 from tests.contract.dispatch.scene import Scene
 from tests.factories import NOON, TENANT, make_fault, make_item
 from tests.together import wait_until
