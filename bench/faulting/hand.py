@@ -81,8 +81,5 @@ class Hand:
         if self._process.stdin is not None and not self._process.stdin.closed:
             self._process.stdin.close()
 
-    def memory_mb(self) -> float:
-        return psutil.Process(self.pid).memory_info().rss / 1e6
-
     def wait_until_halted(self, seconds: float = 60.0) -> None:
         wait_for(self.is_halted, seconds, f"process {self.pid} to halt")

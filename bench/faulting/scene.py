@@ -2,7 +2,8 @@
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,23 +12,26 @@ import sqlalchemy as sa
 
 from bench.faulting.audit import Audit, audit_run, is_over
 from bench.faulting.hand import Hand
-from bench.faulting.waiting import wait_for
+from bench.faulting.waiting import TooLong, wait_for
 from penstock.bootstrap import App, open_app
-from penstock.runs.lifecycle import begin_ingesting, close_listing, take_run
+from penstock.errors import ConfigurationError
+from penstock.launcher.postgres import PostgresServer
+from penstock.runs.lifecycle import begin_ingesting, close_listing, pause_run, take_run
 from penstock.runs.vocabulary import RunLease
 from penstock.settings import load_settings
 from penstock.sources.definition import SourceSettings
-from penstock.store.schema import workers
+from penstock.store.schema import ACTIVE_ITEM, work_items, workers
 from penstock.testing import GroqServer
 
 TENANT = "faults"
 KEY = "gsk_stand-in"
 LEASE_SECONDS = 2.0
+HEARTBEAT_SECONDS = 0.5
 SWEEP_SECONDS = 0.5
 # Short, so that a scenario takes seconds; in the proportions of the defaults.
 TIMES = {
     "PENSTOCK_LEASE_SECONDS": f"{LEASE_SECONDS:g}",
-    "PENSTOCK_HEARTBEAT_SECONDS": "0.5",
+    "PENSTOCK_HEARTBEAT_SECONDS": f"{HEARTBEAT_SECONDS:g}",
     "PENSTOCK_SWEEP_SECONDS": f"{SWEEP_SECONDS:g}",
     "EXTRACTION_WORKER_POLL_INTERVAL": "0.1",
     "PENSTOCK_BATCH_SIZE": "3",
@@ -52,11 +56,11 @@ class Scene:
         *,
         skew_seconds: float = 0.0,
         begin: bool = True,
-        **more: str,
+        settings: Mapping[str, str] | None = None,
     ) -> Hand:
         """Start a worker process; one that is not to begin yet is imported and waits."""
         armed = {"PENSTOCK_FAULTS": faults} if faults else {}
-        environment = {**self.environment, **armed, **more}
+        environment = {**self.environment, **armed, **(settings or {})}
         hand = Hand(environment, self.folder / f"worker-{len(self.hands)}.log", skew_seconds)
         self.hands.append(hand)
         if begin:
@@ -88,30 +92,53 @@ class Scene:
 
     def admit(self, source: Path) -> int:
         """The order of calls of the flow `ingest`, up to the end of the listing."""
-        run = self.app.open_run(str(source), TENANT, profile="document")
-        lease = take_run(self.app.database, run.id, lease_seconds=600)
-        begin_ingesting(self.app.database, lease, None)
-        self._bring(lease)
-        close_listing(self.app.database, lease)
-        return run.id
+        run_id = self.open(source)
+        self.bring(run_id)
+        return run_id
 
-    def _bring(self, lease: RunLease) -> None:
+    def open(self, source: Path) -> int:
+        """Record a run over this folder, or find the one that was paused."""
+        return self.app.open_run(str(source), TENANT, profile="document").id
+
+    def bring(self, run_id: int, tell: Callable[[int], object] = lambda _: None) -> None:
+        """Admit the documents of a run; `tell` hears how many there are, batch by batch."""
+        lease = take_run(self.app.database, run_id, lease_seconds=600)
+        try:
+            begin_ingesting(self.app.database, lease, None)
+            self._bring(lease, tell)
+        except ConfigurationError as fault:
+            pause_run(self.app.database, lease, str(fault))
+            raise
+        close_listing(self.app.database, lease)
+
+    def _bring(self, lease: RunLease, tell: Callable[[int], object]) -> None:
         run, admission = lease.run, self.app.admission(lease)
         settings = SourceSettings.model_validate(run.settings)
         listing = self.app.sources.listing(run.source_kind, run.location, settings)
+        admitted = 0
         for batch in admission.bring(listing.list()):
             admission.record(batch)
+            admitted += len(batch)
+            tell(admitted)
 
     def is_over(self, run_id: int) -> bool:
         return is_over(self.app.database, run_id)
 
-    def wait_for_run(self, run_id: int, seconds: float = 90.0) -> float:
-        return wait_for(
-            lambda: self.is_over(run_id), seconds, f"run {run_id} to end\n{self.logs()}"
-        )
+    def wait_for_run(self, run_id: int, seconds: float = 180.0) -> float:
+        try:
+            return wait_for(lambda: self.is_over(run_id), seconds, f"run {run_id} to end")
+        except TooLong as error:
+            raise TooLong(f"{error}\n{self.left_over(run_id)}\n{self.logs()}") from None
 
     def audit(self, run_id: int, documents: int, *, failed: int = 0) -> Audit:
         return audit_run(self.app.database, run_id, documents, failed=failed)
+
+    def left_over(self, run_id: int) -> str:
+        """What has not ended, for whoever wants to know what it waits for."""
+        active = sa.select(work_items).where(work_items.c.run_id == run_id, ACTIVE_ITEM)
+        with self.app.database.read() as tx:
+            rows = [dict(row._mapping) for row in tx.execute(active)]
+            return "\n".join([f"at {tx.now}", *map(str, rows)])
 
     def logs(self) -> str:
         """The last lines of every worker, for whoever wants to know what went wrong."""
@@ -125,8 +152,8 @@ class Scene:
 
     def dismiss(self) -> None:
         """End all workers as a supervisor would."""
-        for hand in self.hands:
-            hand.stop()
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(Hand.stop, self.hands))
         self.hands.clear()
 
 
@@ -153,4 +180,23 @@ def open_scene(database_url: str | None = None, **more: str) -> Iterator[Scene]:
         app = opened.enter_context(open_app(settings))
         scene = Scene(folder, app, environment, models)
         opened.callback(scene.dismiss)
+        yield scene
+
+
+def open_scenes() -> Iterator[Scene]:
+    """A scene on SQLite, then one on a Postgres of its own."""
+    with open_scene() as scene:
+        yield scene
+    with open_postgres_scene() as scene:
+        yield scene
+
+
+@contextmanager
+def open_postgres_scene() -> Iterator[Scene]:
+    """The second of these alone."""
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-faults-") as folder,
+        PostgresServer(Path(folder)) as server,
+        open_scene(server.create_database("faults")) as scene,
+    ):
         yield scene

@@ -8,11 +8,14 @@ import sys
 import time
 
 import penstock.worker  # noqa: F401 - imported early, so that it is there when work begins
+from entrypoints.cli import worker
 from entrypoints.cli.main import main
 
 
 def work(skew_seconds: float, *arguments: str) -> None:
     sys.argv = ["penstock", "worker", *arguments]
+    # Often, so that whatever happens also happens to the thread that says how it goes.
+    worker.LINE_SECONDS = 0.5
     if not skew_seconds:
         main()
         return

@@ -15,7 +15,14 @@ from penstock.llm.modes import Mode, Modes
 from penstock.llm.prompting import build_messages, estimate_tokens
 from penstock.llm.ratelimit import RateLimit, read_rate_headers, read_retry_after
 from penstock.llm.slots import Slots
-from penstock.llm.trouble import CallFailed, EndpointDown, ModelGone, MustWait, TooLong
+from penstock.llm.trouble import (
+    CallFailed,
+    EndpointDown,
+    ModelGone,
+    MustWait,
+    TooLong,
+    Unreached,
+)
 
 if TYPE_CHECKING:
     import httpx
@@ -29,6 +36,8 @@ PATIENCE_SECONDS = 60.0
 # No minute limit takes this long to reset: it is the quota of a day.
 QUOTA_SECONDS = 600.0
 DEFAULT_WAIT_SECONDS = 1.0
+# For a server that is being restarted.
+UNREACHED_SECONDS = 5.0
 _DOWN = (
     "the endpoint has not answered several times in a row; EXTRACTION_BASE_URL and the network "
     "are worth a look"
@@ -90,11 +99,14 @@ class Asker:
         if seconds is not None:
             raise EndpointDown(_DOWN, seconds)
 
-    def note_silence(self) -> None:
-        """No model has answered a question; after several such ones in a row, EndpointDown."""
+    def note_silence(self, unreached: str | None = None) -> None:
+        """No model has answered a question; after several such ones in a row, EndpointDown. At
+        once, if the question did not even get there, for the reason that is given."""
         was_open = self._breaker.is_open
         self._breaker.failed()
         if not self._breaker.is_open:
+            if unreached is not None:
+                raise EndpointDown(unreached, UNREACHED_SECONDS)
             return
         if not was_open:
             log.warning("no model is asked for a while: %s", _DOWN)
@@ -156,14 +168,12 @@ class Asker:
             raise self._explain_status(model, error) from error
         except APITimeoutError as error:
             message = f"{model} did not answer in time"
-            raise CallFailed("timeout", message, ErrorClass.TIMEOUT) from error
+            raise _failure_of(error)("timeout", message, ErrorClass.TIMEOUT) from error
         except APIConnectionError as error:
             # Closing the client cuts off the calls that are under way.
             self.check_stopping()
-            cause = error.__cause__ or error
-            raise CallFailed(
-                "server_error", f"{model}: no answer came ({cause})", ErrorClass.UNAVAILABLE
-            ) from error
+            message = f"{model}: no answer came ({error.__cause__ or error})"
+            raise _failure_of(error)("server_error", message, ErrorClass.UNAVAILABLE) from error
 
     def _explain_status(self, model: str, error: "APIStatusError") -> Exception:
         """Our word for an answer that is an error; never the request, which holds the key."""
@@ -203,6 +213,13 @@ class Asker:
         if seconds < QUOTA_SECONDS:
             self._rates.hold(model, seconds)
         return MustWait(said, seconds)
+
+
+def _failure_of(error: Exception) -> type[CallFailed]:
+    from httpx import ConnectError, ConnectTimeout
+
+    unreached = isinstance(error.__cause__, ConnectError | ConnectTimeout)
+    return Unreached if unreached else CallFailed
 
 
 class _Refused(Exception):

@@ -15,7 +15,7 @@ from penstock.llm.cleaning import Caps
 from penstock.llm.extractor import INPUT_CUT, Outcome, Question, cut_text, prepare_question
 from penstock.llm.ledger import Ledger
 from penstock.llm.prices import Price, cost_of
-from penstock.llm.trouble import CallFailed, ModelGone, MustWait, NotWanted, TooLong
+from penstock.llm.trouble import CallFailed, ModelGone, MustWait, NotWanted, TooLong, Unreached
 
 log = logging.getLogger(__name__)
 ACCEPTED = "accepted"
@@ -57,6 +57,8 @@ class _Tried:
     usable: Extraction | None = None
     failures: list[str] = field(default_factory=list)
     kinds: list[ErrorClass] = field(default_factory=list)
+    unreached: bool = True
+    """Whether nobody has even heard the question."""
     calls: list[ModelCall] = field(default_factory=list)
 
     def note(self, reason: str, message: str, kind: ErrorClass = ErrorClass.UNKNOWN) -> None:
@@ -138,7 +140,7 @@ class ModelChain:
             if found is not None:
                 return found
         if tried.failures and tried.unanswered:
-            self._asker.note_silence()
+            self._asker.note_silence("; ".join(tried.failures) if tried.unreached else None)
         return tried.usable
 
     def _try_model(
@@ -160,6 +162,7 @@ class ModelChain:
         except CallFailed as failed:
             self._record(request, tried, model, failed.seconds, failed.reason)
             tried.note(failed.reason, str(failed), failed.kind)
+            tried.unreached = tried.unreached and isinstance(failed, Unreached)
             return None
         if reply.truncated:
             tried.note(TRUNCATED, f"{model}: the answer was cut short twice")

@@ -7,6 +7,7 @@ Trouble
 │   └── EndpointDown   it has not answered for a while: nobody's fault either
 ├── NotWanted      nobody waits for an answer any more: no call was made
 └── CallFailed     this call failed; another model, or a later attempt, may do better
+    └── Unreached      nobody took the call, so it says nothing about the question
 """
 
 from penstock.errors import ErrorClass
@@ -45,3 +46,7 @@ class CallFailed(Trouble):
         self.kind = kind
         self.seconds = 0.0
         """How long it took to fail."""
+
+
+class Unreached(CallFailed):
+    pass

@@ -45,10 +45,10 @@ class GroqServer:
         self._port = 0
 
     def start(self) -> Self:
-        """Listen on a free port; `with` does this."""
+        """Listen on a free port; `with` does this. After a close, on the same one again."""
         if self._listener is not None:
             raise UsageError("this Groq server is running already: start it once")
-        listener = Listener(self._service)
+        listener = Listener(self._service, self._port)
         self._port = listener.start()
         self._listener = listener
         return self

@@ -1,4 +1,4 @@
-"""A thread with an event loop that listens on a free loopback port."""
+"""A thread with an event loop that listens on a loopback port."""
 
 import asyncio
 import threading
@@ -13,8 +13,10 @@ _BACKLOG = 1024
 class Listener:
     """Accepts connections until it is closed, and then ends every one of them at once."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, port: int = 0) -> None:
+        """`port`: 0 is any free one."""
         self._service = service
+        self._port = port
         self._connections: set[Connection] = set()
         self._started: Future[int] = Future()
         self._loop: asyncio.AbstractEventLoop
@@ -36,7 +38,9 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         try:
-            server = await self._loop.create_server(self._accept, "127.0.0.1", backlog=_BACKLOG)
+            server = await self._loop.create_server(
+                self._accept, "127.0.0.1", self._port, backlog=_BACKLOG
+            )
         except OSError as error:
             self._started.set_exception(error)
             return

@@ -1,5 +1,7 @@
 """SIGTERM and SIGINT as a request to stop gracefully."""
 
+# Before ours, so that what it does when the main thread ends comes after it.
+import concurrent.futures.thread  # noqa: F401
 import logging
 import os
 import signal
@@ -38,5 +40,8 @@ def register_signal_handlers(worker: ExtractionWorker, timeout: float = 60.0) ->
             os.kill(os.getpid(), number)
 
     worker.keeps_program_alive = True
+    # Pools of threads take no more work once the main thread has ended, and jobs need them. There
+    # is no public way to have it wait: `atexit` is called later.
+    threading._register_atexit(worker.wait)  # type: ignore[attr-defined]
     for number in (signal.SIGTERM, signal.SIGINT):
         before[number] = signal.signal(number, handle)

@@ -14,6 +14,8 @@ import pytest
 
 import penstock
 from penstock import Database, ExtractionWorker
+from penstock.documents import Stage
+from penstock.testing import GroqServer
 from penstock.worker import Job, QueueManager
 from tests.contract.worker_library import Library, has_ended, known, wait_for
 from tests.together import wait_until
@@ -50,6 +52,8 @@ worker.start()
 
 QUICK_START = """
 from penstock import Database, ExtractionWorker
+from penstock.documents import Stage
+from penstock.testing import GroqServer
 
 # Initialize database
 db = Database("library.db")
@@ -116,6 +120,12 @@ class Desk:
             [job] = QueueManager(db).get_recent_jobs()
         return job
 
+    def statuses(self) -> dict[str, str]:
+        """Of the jobs by their stages."""
+        with Database(self.folder / "library.db") as db:
+            jobs = QueueManager(db, stages=tuple(Stage)).get_recent_jobs()
+        return {job.stage: job.status for job in jobs}
+
     def text(self) -> str | None:
         with Database(self.folder / "library.db") as db:
             return Library(db, self.folder).text(self.job().attachment_id or 0)
@@ -180,6 +190,23 @@ def test_a_job_that_outlives_the_patience_of_the_handlers_is_pending(desk: Desk)
     assert (desk.job().status, desk.job().retry_count) == ("pending", 0)
 
 
+def test_models_are_asked_also_after_the_last_line_of_the_program(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with GroqServer() as server:
+        monkeypatch.setenv("GROQ_API_KEY", "gsk_stand-in")
+        monkeypatch.setenv("EXTRACTION_BASE_URL", server.base_url)
+        long = PROGRAM.replace('"a paper"', '"a paper about mills. " * 40')
+        stages = 'num_workers=1, stages=("text", "extract")'
+        program = desk.run(long.replace("num_workers=1", stages) + WITH_HANDLERS)
+        desk.wait_for_the_job()
+        desk.open_gate()
+        wait_until(lambda: server.count() == 1, DEADLINE_SECONDS)
+        program.terminate()
+        assert exit_code(program) == 0
+    assert desk.statuses() == {"text": "complete", "extract": "complete"}
+
+
 def test_a_program_that_forgets_to_stop_ends_and_loses_nothing(desk: Desk) -> None:
     program = desk.run(PROGRAM + "worker.start()\nwhile not Path('begun').exists(): pass\n")
     desk.wait_for_the_job()
@@ -202,7 +229,9 @@ def test_a_killed_program_takes_its_children_along_and_its_job_is_done_by_anothe
         library.shift(job_id, lease_expires_at=-1)
         with ExtractionWorker(db, num_workers=1, poll_interval=0.05) as worker:
             wait_for(worker, job_id, "complete")
-            assert worker.queue.get_errors(job_id) == []
+            [error] = worker.queue.get_errors(job_id)
+            assert "its worker died while at it (rescue 1 of 5)" in str(error)
+            assert known(worker.queue.get_job(job_id)).retry_count == 0
 
 
 def test_the_quick_start_runs_as_it_is_printed(desk: Desk) -> None:

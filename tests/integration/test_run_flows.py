@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from prefect.client.schemas.objects import FlowRun
 
 from flows.hooks import abort_cancelled_run, settle_run
 from flows.ingest import ingest
+from penstock import faults
 from penstock.bootstrap import open_app
 from penstock.events.log import read_log
 from penstock.runs.lifecycle import abort_run, begin_ingesting, read_run, take_run
@@ -111,3 +113,31 @@ def test_a_run_whose_flow_run_crashed_can_be_taken_up_at_once(tmp_path: Path) ->
 
     report = ingest(source=str(folder))
     assert (report["run_id"], report["status"]) == (run_id, "finished")
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The third document that is stored finds no room; there is room when the setting is gone."""
+    monkeypatch.setenv("PENSTOCK_FAULTS", "raw.storing=full@3")
+    yield
+    faults.arm(None)
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_full_disk_pauses_the_run_and_with_room_again_it_is_taken_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_documents(tmp_path / "docs", "agnes", "boris", "clara", "dieter")
+
+    state, _ = run_flow(source=str(folder))
+
+    assert state.is_failed()
+    with open_app() as app, app.database.read() as tx:
+        run = read_run(tx, 1)
+    assert run.status is RunStatus.INGESTING
+    assert "Make room there" in str(run.paused_reason)
+
+    monkeypatch.delenv("PENSTOCK_FAULTS")
+    report = ingest(source=str(folder))
+    assert (report["run_id"], report["status"]) == (1, "finished")
+    assert {name: count for name, count in report["counts"].items() if count} == {"ready": 4}

@@ -2,12 +2,13 @@
 
 import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from penstock.documents import ExtractionRequest, ExtractionSkipped
 from penstock.errors import BudgetSpent, ErrorClass, Interrupted, StagePaused
-from penstock.llm.asking import PATIENCE_SECONDS
+from penstock.llm.asking import PATIENCE_SECONDS, UNREACHED_SECONDS
 from penstock.llm.breaker import Breaker
 from penstock.llm.chain import ModelChain
 from penstock.llm.cleaning import Caps
@@ -448,6 +449,34 @@ def test_an_endpoint_that_comes_back_is_asked_again(
     clock[0] = 61
     assert found(chain.extract([make_request()])[0])
     assert all(found(answer) for answer in chain.extract(make_requests(3)))
+
+
+def test_a_question_that_nobody_heard_pays_nothing_from_the_first_one_on(
+    make_chain: MakeChain, server: GroqServer
+) -> None:
+    chain = make_chain(breaker=Breaker(failures=5, open_seconds=60))
+    server.close()
+    trouble = fault(chain.extract([make_request()])[0])
+    assert trouble.kind is ErrorClass.RATE_LIMITED
+    assert trouble.retry_after_seconds == UNREACHED_SECONDS
+    assert PRIMARY in trouble.message
+    assert FALLBACK in trouble.message
+    server.start()
+    assert found(chain.extract([make_request()])[0])
+
+
+def test_a_question_that_was_heard_and_not_answered_pays(
+    make_chain: MakeChain, server: GroqServer
+) -> None:
+    """It may be what brought the endpoint down, so it is not asked for ever."""
+    chain = make_chain(breaker=Breaker(failures=5, open_seconds=60))
+    server.always(None, hang())
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(chain.extract, [make_request()])
+        wait_until(lambda: server.count() == 1)
+        server.close()
+        trouble = fault(asking.result(20)[0])
+    assert trouble.kind is ErrorClass.UNAVAILABLE
 
 
 def test_a_primary_that_is_down_does_not_keep_the_fallback_from_working(

@@ -188,11 +188,16 @@ def test_close_ends_a_hanging_request_at_once(
     assert "penstock-groq-server" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_a_closed_server_can_start_again(make_client: MakeClient) -> None:
-    server = GroqServer("x")
-    for _ in range(2):
-        with server:
-            assert content_of(ask_with(make_client(server))) == "x"
+def test_a_closed_server_can_start_again_at_the_same_address(make_client: MakeClient) -> None:
+    with GroqServer("x") as server:
+        address = server.base_url
+        client = make_client(server)
+        assert content_of(ask_with(client)) == "x"
+    with pytest.raises(groq.APIConnectionError):
+        ask_with(client)
+    with server:
+        assert server.base_url == address
+        assert content_of(ask_with(client)) == "x"
 
 
 def test_scripts_and_records_may_be_used_from_many_threads(

@@ -1,0 +1,1 @@
+"""Real processes, real servers, and what happens when they die."""

@@ -1,0 +1,62 @@
+"""Redis dies, forgets or is slow in the middle of a run."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from bench.faulting import redis_outages
+from bench.faulting.endurance import hire_workers
+from bench.faulting.proxy import Proxy
+from bench.faulting.redis_outages import ANSWER_SECONDS, MortalValkey
+from bench.faulting.scene import SWEEP_SECONDS, Scene, open_scene
+from penstock.launcher.postgres import PostgresServer
+
+pytestmark = pytest.mark.slow
+
+WORKERS = 2
+
+# A sweep, another one that was under way at the time, and a busy machine.
+FOLLOW_SECONDS = 2 * SWEEP_SECONDS + 2
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    scene: Scene
+    valkey: MortalValkey
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """Workers that go to Valkey directly, and live through all that happens to it."""
+    url = None
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        url = server.create_database("outages_of_redis")
+    with redis_outages.open_valkey() as valkey, open_scene(url, REDIS_URL=valkey.url) as scene:
+        hire_workers(scene, WORKERS, answer_seconds=ANSWER_SECONDS)
+        yield Place(scene, valkey)
+
+
+def test_work_goes_on_without_redis_and_an_empty_one_is_filled_again(place: Place) -> None:
+    found = redis_outages.kill_valkey(place.scene, place.valkey, documents=48, seconds=1.5)
+    assert found.problems == [], str(found)
+    assert found.follow_seconds < FOLLOW_SECONDS, str(found)
+
+
+def test_a_wiped_redis_is_filled_again_within_a_sweep(place: Place) -> None:
+    found = redis_outages.wipe_valkey(place.scene, place.valkey, documents=48)
+    assert found.problems == [], str(found)
+    assert found.follow_seconds < FOLLOW_SECONDS, str(found)
+
+
+def test_work_goes_on_beside_a_redis_that_takes_half_a_second_for_a_command() -> None:
+    with (
+        redis_outages.open_valkey() as valkey,
+        Proxy(valkey.url) as proxy,
+        open_scene(REDIS_URL=proxy.url) as scene,
+    ):
+        hire_workers(scene, WORKERS, answer_seconds=ANSWER_SECONDS)
+        found = redis_outages.slow_down_valkey(scene, valkey, proxy, documents=48, seconds=6)
+        assert found.problems == [], str(found)
+        assert found.follow_seconds < FOLLOW_SECONDS, str(found)
