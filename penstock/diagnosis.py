@@ -2,14 +2,15 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 from penstock.errors import ConfigurationError, PenstockError, SchemaMismatch
 from penstock.settings import RETIRED_MODELS, Settings, mask_url, retired_model_warnings
 from penstock.store.database import Database
+from penstock.store.migration import HEAD, current_revision
 from penstock.store.migration import check as check_schema
-from penstock.store.migration import current_revision
 from penstock.work.redis_client import build_redis_client
 
 Verdict = Literal["ok", "warning", "failed"]
@@ -36,6 +37,7 @@ def diagnose(settings: Settings, *, prefect: Callable[[], Finding]) -> Iterator[
         if connected.verdict == "ok":
             yield _check_migrations(database)
             yield _check_vectors(database)
+            yield from _check_switch(settings, database)
     finally:
         database.close()
     yield _check_redis(settings)
@@ -81,6 +83,31 @@ def _check_vectors(database: Database) -> Finding:
     return Finding(
         "vectors", "ok", f"{'sqlite-vec' if database.is_sqlite else 'pgvector'} {version}"
     )
+
+
+def _check_switch(settings: Settings, database: Database) -> Iterator[Finding]:
+    """Nothing is said about a database, or an embedder, that cannot be used; others say it."""
+    from penstock.embed.embedder import build_embedder
+
+    if current_revision(database) != HEAD:
+        return
+    with suppress(ConfigurationError):
+        embedder = build_embedder(settings.embedding.backend, settings.embedding.model)
+        yield check_vector_switch(database, embedder.identity)
+
+
+def check_vector_switch(database: Database, identity: str) -> Finding:
+    """Whether search uses the vectors that are made now."""
+    from penstock.search.identity import look_at_switch
+
+    with database.read() as tx:
+        found = look_at_switch(tx, identity)
+    if found.done:
+        return Finding("search vectors", "ok", found.active)
+    advice = "run `penstock backfill --reason vectors --all-tenants`; search then changes over"
+    if found.failed:
+        advice += ". Those that failed: `penstock jobs list --stage embed --status failed`"
+    return Finding("search vectors", "warning", str(found), advice)
 
 
 def _check_redis(settings: Settings) -> Finding:

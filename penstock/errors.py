@@ -12,6 +12,7 @@ PenstockError
 ├── ServiceError              a server we started or depend on does not answer
 ├── Overloaded                there is more work waiting than may wait; come back later
 ├── Interrupted               work was stopped from outside; nobody's fault, it is done later
+├── Unmaintained              parts of maintenance failed; the others were done
 ├── ListingFailed             a source could not be listed (never the same as "zero documents")
 ├── RunRefused                another run of this source is active
 ├── NotFound                  no such node, run or work item in this tenant
@@ -111,6 +112,10 @@ class Overloaded(PenstockError):
 
 class Interrupted(PenstockError):
     """Work was stopped while it was under way; what was being done is done later."""
+
+
+class Unmaintained(PenstockError):
+    """Parts of maintenance failed; the others were done, and the next time tries again."""
 
 
 class ListingFailed(PenstockError):

@@ -29,6 +29,7 @@ POINTS = (
     "embed.computed",
     "run.unfinalized",
     "raw.storing",
+    "backfill.uncommitted",
 )
 ACTIONS = ("kill", "stop", "full")
 _FAULT = re.compile(r"(?P<point>[a-z.]+)=(?P<action>[a-z]+)(@(?P<time>[1-9][0-9]*))?")

@@ -27,6 +27,8 @@ _SECRET_PAIR = re.compile(r"([?&][^=&]*(?:key|password|secret|token)[^=&]*=)[^&]
 
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
+# A hundred years are as good as for ever, and a time that far back can still be told.
+Days = Annotated[int, Field(ge=0, le=36_500)]
 
 
 def _split_names(value: object) -> object:
@@ -175,7 +177,13 @@ class Settings(_Section):
     faults: str | None = Field(
         None, description="For tests of recovery: points at which this process fails on purpose"
     )
+    queue_age_seconds: Positive = Field(
+        600, description="Work that waits longer asks for one more `process` flow"
+    )
     batch_size: Count = Field(200, description="Documents claimed together")
+    backfill_window: Count = Field(
+        1000, description="Items of backfills that may be waiting or under way at once"
+    )
     text_processes: Count = Field(
         default_factory=lambda: os.cpu_count() or 1,
         description="Child processes for parsing and the offline rules",
@@ -223,6 +231,27 @@ class Settings(_Section):
         (), description="Web sites whose pages may call the API, separated by commas; empty: none"
     )
     upload_max_files: Count = Field(50, description="Files in one upload")
+    keep_events_days: Days = Field(
+        30, description="`maintain` forgets lines of logs after this many days; 0: never"
+    )
+    keep_jobs_days: Days = Field(
+        30, description="The same for jobs that are complete or cancelled; 0: never"
+    )
+    keep_dead_letters_days: Days = Field(
+        90, description="The same for jobs that failed, with their history; 0: never"
+    )
+    keep_run_documents_days: Days = Field(
+        180, description="The same for the documents of ended runs; their counts stay; 0: never"
+    )
+    keep_model_calls_days: Days = Field(
+        0, description="The same for calls to models, which tell what was spent; 0: never"
+    )
+    keep_expired_raw_days: Days = Field(
+        90, description="Raw bytes go this many days after their document expired; 0: never"
+    )
+    keep_old_raw_days: Days = Field(
+        30, description="The same for bytes that nothing refers to, by their age; 0: never"
+    )
     server_idle_seconds: float = Field(
         900, ge=0, description="The local Prefect server stops after this long unused; 0: never"
     )

@@ -30,8 +30,8 @@ def start_ingest(run: Run) -> str:
             return _start(client, run)
     except ObjectNotFound:
         raise ServiceError(
-            f"Prefect has no deployment {DEPLOYMENT}: run `prefect deploy --all`, and start a "
-            "worker with `prefect worker start --pool penstock`"
+            f"Prefect has no deployment {DEPLOYMENT}: run `python -m deployments.install`, and "
+            "start a worker with `prefect worker start --pool penstock`"
         ) from None
     except (PrefectException, httpx.HTTPError, OSError) as error:
         raise ServiceError(

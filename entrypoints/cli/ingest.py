@@ -1,13 +1,19 @@
 """`penstock ingest`: one source, from its listing to searchable records."""
 
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
-from entrypoints.cli.output import Json, Tenant, console, print_error, print_json
+from entrypoints.cli.output import (
+    Json,
+    Tenant,
+    console,
+    explain_crash,
+    print_error,
+    print_json,
+)
 from entrypoints.cli.runs import print_failures
 from penstock.bootstrap import App, open_app
 from penstock.errors import PenstockError, RunRefused, UsageError
@@ -202,13 +208,7 @@ def _run_flow(run: Run) -> None:
 def _explain(settings: Settings, run_id: int, error: Exception) -> str:
     if isinstance(error, PenstockError):
         return str(error)
-    log = settings.home / "penstock.log"
-    with log.open("a", encoding="utf-8") as lines:
-        traceback.print_exception(error, file=lines)
-    return (
-        f"run {run_id} stopped: {type(error).__name__}: {error} (details in {log}). "
-        "The same command goes on where it stopped."
-    )
+    return explain_crash(settings.home, f"run {run_id}", error)
 
 
 def _abort_if_never_taken(app: App, run_id: int, failure: str | None) -> None:

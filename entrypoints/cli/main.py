@@ -6,12 +6,14 @@ from typing import Annotated
 import typer
 
 from entrypoints.cli import (
+    backfill,
     config,
     demo,
     doctor,
     ingest,
     jobs,
     logs,
+    maintain,
     nodes,
     runs,
     search,
@@ -43,10 +45,12 @@ app.add_typer(runs.app, name="runs")
 app.command("run")(runs.run)
 app.command("logs")(logs.logs)
 app.add_typer(sources.app, name="source")
+app.add_typer(backfill.app, name="backfill")
 app.add_typer(jobs.app, name="jobs")
 app.command("workers")(workers.workers)
 app.command("worker")(worker.worker)
 app.command("serve")(serve.serve)
+app.command("maintain")(maintain.maintain)
 app.command("status")(status.status)
 app.command("config")(config.config)
 app.command("doctor")(doctor.doctor)

@@ -1,7 +1,9 @@
 """How commands speak: people on the screen, programs in JSON on standard output."""
 
 import json
+import traceback
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -27,6 +29,17 @@ def print_json(value: Any) -> None:
 def print_error(message: str) -> None:
     """What went wrong, on standard error."""
     errors.print(Text.assemble(("error: ", "bold red"), message))
+
+
+def explain_crash(home: Path, what: str, error: Exception) -> str:
+    """What to say about an error that nobody foresaw; its traceback goes to a file."""
+    log = home / "penstock.log"
+    with log.open("a", encoding="utf-8") as lines:
+        traceback.print_exception(error, file=lines)
+    return (
+        f"{what} stopped: {type(error).__name__}: {error} (details in {log}). "
+        "The same command goes on where it stopped."
+    )
 
 
 def print_table(

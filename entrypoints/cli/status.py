@@ -18,6 +18,7 @@ from penstock.runs.report import list_reports
 from penstock.runs.spending import tenant_spending
 from penstock.search.nodes import count_by_status
 from penstock.settings import Settings, load_settings, mask_url
+from penstock.store.database import Tx
 from penstock.work.statistics import count_items
 
 
@@ -30,12 +31,14 @@ def status(tenant: Tenant = None, json: Json = False) -> None:
         work = count_items(tx, tenant_id)
         runs = [report.as_json() for report in list_reports(tx, tenant_id, 5)]
         spending = tenant_spending(tx, tenant_id)
+        vectors = _vectors(app, tx)
     found = {
         "home": str(settings.home.absolute()),
         "database": mask_url(settings.database_url),
         "prefect": _prefect(settings),
         "extractor": _extractor(app),
         "embedder": settings.embedding.backend,
+        "vectors": vectors,
         "tenant": tenant_id,
         **counts,
         "work": work,
@@ -53,6 +56,17 @@ def _extractor(app: App) -> str:
         return app.extractor.identity
     except ConfigurationError as error:
         return f"not usable: {error}"
+
+
+def _vectors(app: App, tx: Tx) -> dict[str, Any] | None:
+    """Whether search uses the vectors that are made now, or waits for them to be complete."""
+    from penstock.search.identity import look_at_switch
+
+    try:
+        found = look_at_switch(tx, app.embedder.identity)
+    except ConfigurationError:
+        return None
+    return found.as_json() | {"text": str(found)}
 
 
 def _prefect(settings: Settings) -> dict[str, Any]:
@@ -88,6 +102,9 @@ def _print(found: dict[str, Any]) -> None:
         (run["run_id"], run["status"], run["source"], _counts(run["counts"]))
         for run in found["runs"]
     ]
+    if found["vectors"] and found["vectors"]["pending"]:
+        advice = "penstock backfill --reason vectors --all-tenants"
+        print_error(f"{found['vectors']['text']} ({advice})")
     for run in found["runs"]:
         if run["paused_reason"]:
             print_error(f"run {run['run_id']} is paused: {run['paused_reason']}")

@@ -13,6 +13,7 @@ from penstock.errors import ConfigurationError, PenstockError, ServiceError
 if TYPE_CHECKING:
     from penstock.intake.intake import Intake
     from penstock.intake.request import Accepted
+    from penstock.maintenance.outcome import Maintained
     from penstock.pipeline import steps as pipeline_steps
     from penstock.pipeline.drain import Drain
     from penstock.pipeline.observer import Observer
@@ -69,11 +70,16 @@ class App(Parts):
     def search(self, query: str, filters: "Filters", mode: "Mode", limit: int) -> "list[Hit]":
         """Documents, best first."""
         from penstock.search.hybrid import search
-
-        def embed(text: str) -> tuple[bytes, str]:
-            return self.embedder.embed([text])[0], self.embedder.identity
+        from penstock.search.identity import active_identity
 
         with self.database.read() as tx:
+
+            def embed(text: str) -> tuple[bytes, str]:
+                # Until the vectors of a new model are complete, search looks among the old ones.
+                active = active_identity(tx) or self.embedder.identity
+                embedder = self.embedder_of(active) or self.embedder
+                return embedder.embed([text])[0], embedder.identity
+
             return search(tx, query, filters, mode=mode, limit=limit, embed=embed)
 
     def recover(self) -> "Recovered":
@@ -99,6 +105,25 @@ class App(Parts):
         except PenstockError as error:
             log.warning("recovery did not get through, the next sweep tries again: %s", error)
             return None
+
+    def maintain(self, *, dry_run: bool = False) -> "Maintained":
+        """Forget what is old, delete raw bytes that nobody needs, and give back the room; or only
+        tell how much that would be."""
+        from penstock.maintenance.keeping import Keeping
+        from penstock.maintenance.maintenance import Maintenance
+
+        keeping = Keeping.of(self.settings.model_dump())
+        maintenance = Maintenance(self.database, lambda: self.raw, self._recover_told, keeping)
+        return maintenance.run(dry_run=dry_run)
+
+    def _recover_told(self) -> str:
+        found = self.recover()
+        if found.elsewhere:
+            return "another worker is at it"
+        items = found.items
+        back = len(items.freed) + len(items.rescued)
+        ended = len(found.finished_runs)
+        return f"{back} jobs taken back, {len(items.dead)} of them dead, {ended} runs finished"
 
     def _reconcile(self) -> None:
         if self.redis is None:
@@ -135,6 +160,7 @@ class App(Parts):
         from penstock.pipeline.observer import NoObserver
         from penstock.pipeline.payloads import StoredPayloads
         from penstock.pipeline.processor import Processor
+        from penstock.pipeline.vectors import Vectors
 
         extraction = self.settings.extraction
         load_own_profiles(extraction.profiles)
@@ -156,9 +182,7 @@ class App(Parts):
             ),
         )
         embedder = self.embedder
-        return Processor(
-            line, self.extractor.identity, embedder.identity, embedder.window_chars, stages
-        )
+        return Processor(line, self.extractor.identity, Vectors(embedder, self.embedder_of), stages)
 
     @property
     def drain_size(self) -> int:

@@ -1,5 +1,6 @@
 """Stores, clients and pools, each built from the settings on first use."""
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 from pydantic import SecretStr
 
 from penstock.bootstrap.rules import retry_rules
+from penstock.errors import ConfigurationError
 from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.work.queue import WorkQueue
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.work.moves import Dispatch
 
 
+log = logging.getLogger(__name__)
 # Whoever commits waits no longer than this for Redis to hear of it.
 REDIS_SECONDS = 2.0
 
@@ -155,6 +158,34 @@ class Parts:
         from penstock.embed.embedder import build_embedder
 
         return build_embedder(self.settings.embedding.backend, self.settings.embedding.model)
+
+    def embedder_of(self, identity: str) -> "Embedder | None":
+        """Whoever makes vectors of this identity; None, with a warning, if nobody can any more."""
+        if identity == self.embedder.identity:
+            return self.embedder
+        if identity not in self._other_embedders:
+            self._other_embedders[identity] = self._build_other_embedder(identity)
+        return self._other_embedders[identity]
+
+    @cached_property
+    def _other_embedders(self) -> "dict[str, Embedder | None]":
+        return {}
+
+    def _build_other_embedder(self, identity: str) -> "Embedder | None":
+        from penstock.embed.embedder import embedder_named
+
+        try:
+            return embedder_named(identity)
+        except ConfigurationError as error:
+            log.warning(
+                "the embedder %s, whose vectors search looks among, cannot be built any more (%s): "
+                "search uses those of %s, and finds what has one; `penstock backfill --reason "
+                "vectors` completes them",
+                identity,
+                error,
+                self.embedder.identity,
+            )
+            return None
 
     @cached_property
     def steps(self) -> "pipeline_steps.DirectSteps":

@@ -29,3 +29,12 @@ def build_embedder(backend: str, model: str | None) -> Embedder:
 
         return HashEmbedder()
     raise ConfigurationError(f"EMBEDDING_BACKEND={backend} is not known: use wordllama or hash")
+
+
+def embedder_named(identity: str) -> Embedder:
+    """The embedder whose vectors have this identity; ConfigurationError if there is none here."""
+    backend, _, rest = identity.partition("/")
+    found = build_embedder(backend, rest.rpartition("@")[0])
+    if found.identity != identity:
+        raise ConfigurationError(f"{backend} makes vectors of {found.identity}, not of {identity}")
+    return found

@@ -19,6 +19,8 @@ from penstock.work.queue import WorkQueue
 PENDING_EXTRACTION = "pending_extraction"
 # In the payload of a text item: how its node goes on.
 ORDER = "order"
+# In what was given: the payload of an uploaded file's text item.
+UPLOAD = "upload"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,9 @@ class _Prepared:
             "props": dict(node.props),
             "metadata": dict(node.metadata),
             "payload_ref": node.payload_ref,
+            "extract": node.extract,
+            # Its text can be read anew from this, when the job that says so is long forgotten.
+            **({UPLOAD: self._payload()} if node.upload else {}),
         }
 
     def _payload(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The same request made twice under one key is done once and answered alike."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -48,5 +48,9 @@ def keep_answer(tx: Tx, tenant_id: str, key: str, request_hash: str, answer: Seq
 
 def forget_old_keys(tx: Tx) -> int:
     """Keys are good for a day; how many were older."""
-    old = sa.delete(idempotency_keys).where(idempotency_keys.c.created_at < tx.now - KEPT)
-    return tx.execute(old).rowcount
+    return tx.execute(sa.delete(idempotency_keys).where(old_keys(tx.now))).rowcount
+
+
+def old_keys(now: datetime) -> sa.ColumnElement[bool]:
+    """Which keys are forgotten."""
+    return idempotency_keys.c.created_at < now - KEPT

@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from penstock.documents import Stage
-from penstock.intake.acceptance import ORDER
+from penstock.intake.acceptance import ORDER, UPLOAD
 from penstock.intake.plan import Order
 from penstock.pipeline.payloads import REFERENCE
 from penstock.store.database import Tx
@@ -25,6 +25,8 @@ _EXTRACTED = ("ready", "skipped")
 
 def text_payloads(tx: Tx, rows: Sequence[sa.Row[Any]]) -> dict[str, dict[str, Any]]:
     """Payloads for text items of these nodes; none for what was never read from anywhere."""
+    if not rows:
+        return {}
     before = _newest_payloads(tx, [row.id for row in rows])
     found = {row.id: before.get(row.id) or _plain_payload(row) for row in rows}
     by_id = {row.id: row for row in rows}
@@ -46,7 +48,10 @@ def _plain_payload(row: sa.Row[Any]) -> dict[str, Any] | None:
     reference = (row.given or {}).get(REFERENCE)
     if reference:
         return {"external_id": reference, REFERENCE: reference}
-    return {"external_id": row.external_id, "raw_key": row.raw_key} if row.raw_key else None
+    if not row.raw_key:
+        return None
+    upload = (row.given or {}).get(UPLOAD) or {"external_id": row.external_id}
+    return {**upload, "raw_key": row.raw_key}
 
 
 def _order(row: sa.Row[Any], payload: Mapping[str, Any]) -> Order:

@@ -1,5 +1,6 @@
 """Figures for monitoring: depth, age, rate, latency, errors, models, dead letters."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,6 +21,7 @@ from penstock.store.schema import (
     work_items,
     workers,
 )
+from penstock.store.tallies import COMPLETED_ITEMS, FAILED_ATTEMPTS, read_tally
 from penstock.work.items import ItemStatus
 
 # Latencies and rates are those of the newest so many jobs: cheap, and about now.
@@ -58,13 +60,15 @@ def stage_figures(tx: Tx, stage: Stage) -> StageFigures:
 def failed_attempts(tx: Tx) -> dict[str, int]:
     """Failed attempts so far, by class."""
     query = sa.select(attempts.c.error_class, sa.func.count()).group_by(attempts.c.error_class)
-    return {row[0]: row[1] for row in tx.execute(query)}
+    counted = Counter({row[0]: row[1] for row in tx.execute(query)})
+    return dict(counted + Counter(read_tally(tx, FAILED_ATTEMPTS)))
 
 
 def completed_items(tx: Tx) -> int:
     """Items that workers have completed since the first of them."""
     total = sa.func.coalesce(sa.func.sum(workers.c.completed), 0)
-    return int(tx.execute(sa.select(total)).scalar_one())
+    forgotten = sum(read_tally(tx, COMPLETED_ITEMS).values())
+    return int(tx.execute(sa.select(total)).scalar_one()) + forgotten
 
 
 def model_figures(tx: Tx) -> list[sa.Row[Any]]:
@@ -110,7 +114,8 @@ def _count(tx: Tx, stage: Stage, status: ItemStatus) -> int:
 
 def _oldest_age(tx: Tx, stage: Stage) -> float:
     c = work_items.c
-    due = sa.and_(WAITING_ITEM, c.stage == stage, c.status == ItemStatus.PENDING)
+    # What has a lower priority than fresh work, as a backfill has, is meant to wait.
+    due = sa.and_(WAITING_ITEM, c.stage == stage, c.status == ItemStatus.PENDING, c.priority >= 0)
     oldest: datetime | None = tx.execute(sa.select(sa.func.min(c.created_at)).where(due)).scalar()
     return 0.0 if oldest is None else max(0.0, (tx.now - oldest).total_seconds())
 

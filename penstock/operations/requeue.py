@@ -8,10 +8,10 @@ import sqlalchemy as sa
 
 from penstock.documents import Stage
 from penstock.operations.beginnings import TEXT_COLUMNS, text_payloads
+from penstock.operations.placement import Placement, place_nodes
 from penstock.pipeline.closing import REFRESH
 from penstock.store.database import Tx
 from penstock.store.schema import ACTIVE_ITEM, embeddings, nodes, texts, work_items
-from penstock.work.items import ItemStatus, NewItem
 from penstock.work.queue import WorkQueue
 
 MAX_NODES = 2000
@@ -111,60 +111,19 @@ def _mark_ready(tx: Tx, ids: Sequence[str]) -> int:
 
 
 def _enqueue(tx: Tx, queue: WorkQueue, wanted: Requeue, rows: Sequence[sa.Row[Any]]) -> int:
-    begun = [row for row in rows if row.has_text]
     # A node that never got its text has to begin there, if there is anything to read it from.
-    textless = [row for row in rows if not row.has_text]
-    c = work_items.c
-    own = sa.and_(c.node_id.in_([row.id for row in begun]), c.stage == wanted.stage)
-    first = sa.and_(c.node_id.in_([row.id for row in textless]), c.stage == Stage.TEXT)
-    back = _revive(tx, queue, sa.or_(own, first), wanted.priority) if rows else set()
-    at_work = _at_work(tx, [row.id for row in textless])
-    left = [row for row in textless if row.id not in back | at_work]
-    new = [_item(wanted, row) for row in begun if row.id not in back]
-    payloads = text_payloads(tx, left)
-    new += [_item(wanted, row, payloads.get(row.id)) for row in left]
-    enqueued = back | {node_id for node_id, _ in queue.enqueue(tx, new)}
-    return len(enqueued) - _drop_jobs_of_deleted(tx, queue, enqueued)
+    payloads = text_payloads(tx, [row for row in rows if not row.has_text])
+    placements = [_placement(wanted, row, payloads.get(row.id)) for row in rows]
+    return len(place_nodes(tx, queue, placements, priority=wanted.priority, note=NOTE))
 
 
-def _drop_jobs_of_deleted(tx: Tx, queue: WorkQueue, node_ids: set[str]) -> int:
-    """Nodes may have gone since they were chosen; how many have. Those that are there now stay
-    until this is committed.
-
-    Not locked when they are chosen: jobs come before their nodes, as workers do it, or each could
-    wait for the other.
-    """
-    there = sa.select(nodes.c.id).where(nodes.c.id.in_(node_ids))
-    locked = there.order_by(nodes.c.seq).with_for_update(read=True, key_share=True)
-    gone = node_ids - set(tx.execute(locked).scalars()) if node_ids else set()
-    if gone:
-        theirs = work_items.c.node_id.in_(gone)
-        queue.cancel(tx, theirs)
-        tx.execute(sa.delete(work_items).where(theirs))
-    return len(gone)
-
-
-def _revive(
-    tx: Tx, queue: WorkQueue, which: sa.ColumnElement[bool], priority: int | None
-) -> set[str]:
-    """Dead letters become pending again; their nodes."""
-    if priority is not None:
-        dead = sa.and_(which, work_items.c.status == ItemStatus.FAILED)
-        tx.execute(sa.update(work_items).where(dead).values(priority=priority))
-    return {item.node_id for item in queue.requeue(tx, which, note=NOTE)}
-
-
-def _at_work(tx: Tx, node_ids: Sequence[str]) -> set[str]:
-    c = work_items.c
-    found = sa.select(c.node_id).where(ACTIVE_ITEM, c.node_id.in_(node_ids))
-    return set(tx.execute(found).scalars()) if node_ids else set()
-
-
-def _item(wanted: Requeue, row: sa.Row[Any], text: Mapping[str, Any] | None = None) -> NewItem:
+def _placement(
+    wanted: Requeue, row: sa.Row[Any], text: Mapping[str, Any] | None = None
+) -> Placement:
     """The stage that is wanted, or the text before it."""
     stage = wanted.stage if text is None else Stage.TEXT
     payload: dict[str, Any] = {"external_id": row.external_id} if text is None else {**text}
     if stage is Stage.EMBED and not row.has_vector:
         # Its text may be the one that was embedded before; the vector is missing all the same.
         payload[REFRESH] = True
-    return NewItem(wanted.tenant_id, row.id, stage, priority=wanted.priority or 0, payload=payload)
+    return Placement(wanted.tenant_id, row.id, stage, payload)

@@ -8,14 +8,12 @@ from typing import Protocol
 
 from penstock.crawl.extension import extension_for
 from penstock.crawl.payload import PayloadReader
-from penstock.crawl.rawstore import RawStore
+from penstock.crawl.rawstore import PAYLOADS, RawStore
 from penstock.documents import Fault
 from penstock.errors import DocumentFault
 from penstock.work.items import WorkItem
 
 REFERENCE = "payload_ref"
-# In the place of a source's name, for what comes from no source.
-_NO_SOURCE = "nodes"
 
 Brought = tuple[list[WorkItem], list[tuple[WorkItem, Fault]]]
 
@@ -58,7 +56,7 @@ class StoredPayloads:
         try:
             got = self.reader().read(reference)
             extension = extension_for(reference, got.media_type)
-            key = self.raw().put(item.tenant_id, _NO_SOURCE, item.node_id, got.content, extension)
+            key = self.raw().put(item.tenant_id, PAYLOADS, item.node_id, got.content, extension)
         except DocumentFault as error:
             return Fault.of(error)
         stored = {

@@ -18,6 +18,7 @@ from penstock.pipeline.embed import process_embed
 from penstock.pipeline.extract import process_extract
 from penstock.pipeline.telling import tell_failures
 from penstock.pipeline.text import process_text
+from penstock.pipeline.vectors import Vectors
 from penstock.runs.lifecycle import try_finalize
 from penstock.work.items import Claim, WorkItem
 
@@ -30,8 +31,7 @@ class Processor:
 
     line: Line
     models: str
-    embedding_identity: str
-    embedding_window_chars: int
+    vectors: Vectors
     stages: Collection[Stage] = tuple(Stage)
 
     def process(self, claim: Claim) -> None:
@@ -102,12 +102,7 @@ class Processor:
             if stage is Stage.EXTRACT:
                 go_on = Stage.EMBED in self.stages
                 return process_extract(self.line, claim, go_on=go_on, models=self.models)
-            return process_embed(
-                self.line,
-                claim,
-                identity=self.embedding_identity,
-                window_chars=self.embedding_window_chars,
-            )
+            return process_embed(self.line, claim, self.vectors)
         except StagePaused:
             self.give_back(claim)
             raise

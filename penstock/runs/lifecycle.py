@@ -235,12 +235,12 @@ def read_run(tx: Tx, run_id: int, tenant_id: str | None = None) -> Run:
     return run_from(row)
 
 
-def active_run_of_flow(database: Database, flow_run_id: str) -> int | None:
-    """The run that a flow run is working on, if it still is."""
-    query = sa.select(runs.c.id).where(runs.c.flow_run_id == flow_run_id, ACTIVE_RUN)
+def run_of_flow(database: Database, flow_run_id: str) -> Run | None:
+    """The run that a flow run works, or worked, on."""
+    query = select_runs().where(runs.c.flow_run_id == flow_run_id)
     with database.read() as tx:
-        found: int | None = tx.execute(query).scalar_one_or_none()
-        return found
+        row = tx.execute(query).first()
+        return None if row is None else run_from(row)
 
 
 def select_runs() -> sa.Select[Any]:

@@ -9,24 +9,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from penstock.documents import Stage
+from penstock.runs.figures import StageProgress, read_figures
 from penstock.runs.lifecycle import count_column, count_documents, read_run
 from penstock.runs.spending import Spending, run_spending
 from penstock.runs.vocabulary import Change, DocumentStatus, Run
 from penstock.store.database import Tx
-from penstock.store.schema import run_documents, runs, work_items
-from penstock.work.items import ItemStatus, Outcome
-
-
-@dataclass(frozen=True, slots=True)
-class StageProgress:
-    """Items of one stage of one run."""
-
-    total: int = 0
-    done: int = 0
-    failed: int = 0
-    reused: int = 0
-    worked: int = 0
-    """Completed by really doing it: not skipped, not reused, not unchanged."""
+from penstock.store.schema import run_documents, runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +122,12 @@ def report_run(tx: Tx, run_id: int, tenant_id: str | None = None) -> RunReport:
     """Everything about a run; for a finished one the counts are those it was finalized with."""
     run = read_run(tx, run_id, tenant_id)
     times = tx.execute(sa.select(runs).where(runs.c.id == run_id)).one()
+    figures = read_figures(tx, run_id)
     return RunReport(
         run=run,
         counts=count_documents(tx, run_id) if run.status.active else _final_counts(times),
-        stages=_stages(tx, run_id),
-        changes=_changes(tx, run_id),
+        stages=figures.stages,
+        changes=figures.changes,
         spending=run_spending(tx, run_id),
         seconds=_seconds(times.started_at, times.finished_at or tx.now),
         listed=times.listed_at is not None,
@@ -190,13 +179,6 @@ def _group(rows: Iterable[sa.Row[Any]]) -> FailureGroup:
     return FailureGroup(found[0].error_class or "unknown", found[0].together, tuple(lines))
 
 
-def _changes(tx: Tx, run_id: int) -> dict[Change, int]:
-    c = run_documents.c
-    query = sa.select(c.change, sa.func.count()).where(c.run_id == run_id).group_by(c.change)
-    found = {row[0]: row[1] for row in tx.execute(query)}
-    return {change: found.get(change, 0) for change in Change}
-
-
 def _select_documents(run_id: int) -> sa.Select[Any]:
     columns = [run_documents.c[name] for name in DocumentLine.__dataclass_fields__]
     return sa.select(*columns).where(run_documents.c.run_id == run_id)
@@ -208,29 +190,3 @@ def _final_counts(row: sa.Row[Any]) -> dict[DocumentStatus, int]:
 
 def _seconds(started_at: datetime | None, until: datetime) -> float:
     return 0.0 if started_at is None else max((until - started_at).total_seconds(), 0.0)
-
-
-def _stages(tx: Tx, run_id: int) -> dict[Stage, StageProgress]:
-    c = work_items.c
-    query = (
-        sa.select(c.stage, c.status, c.outcome, sa.func.count().label("items"))
-        .where(c.run_id == run_id)
-        .group_by(c.stage, c.status, c.outcome)
-    )
-    rows = tx.execute(query).all()
-    return {stage: _progress([row for row in rows if row.stage == stage]) for stage in Stage}
-
-
-def _progress(rows: list[sa.Row[Any]]) -> StageProgress:
-    def count(**wanted: str) -> int:
-        return sum(
-            row.items for row in rows if all(getattr(row, k) == v for k, v in wanted.items())
-        )
-
-    return StageProgress(
-        total=count(),
-        done=count(status=ItemStatus.COMPLETE),
-        failed=count(status=ItemStatus.FAILED),
-        reused=count(outcome=Outcome.REUSED),
-        worked=count(outcome=Outcome.DONE),
-    )

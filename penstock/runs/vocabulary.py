@@ -20,6 +20,9 @@ class RunStatus(StrEnum):
         return self in (RunStatus.PENDING, RunStatus.INITIALIZING, RunStatus.INGESTING)
 
 
+ENDED_STATUSES = tuple(status for status in RunStatus if not status.active)
+
+
 class DocumentStatus(StrEnum):
     PENDING = "pending"
     READY = "ready"

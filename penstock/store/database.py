@@ -122,6 +122,12 @@ class Database:
             self._commit(tx.connection)
         tx.tell_afterwards()
 
+    @contextmanager
+    def outside(self) -> Iterator[sa.Connection]:
+        """A connection without a transaction, for what cannot be done inside one."""
+        with _explained(self.url), self.engine.connect() as connection:
+            yield connection.execution_options(penstock_outside=True)
+
     def close(self) -> None:
         self.engine.dispose()
 
@@ -262,9 +268,11 @@ def _vector_extension() -> str:
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
+    options = connection.get_execution_options()
+    if options.get("penstock_outside"):
+        return
     # A writer takes its lock at once: upgrading a read later fails under contention.
-    writes = connection.get_execution_options().get("penstock_write")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("penstock_write") else "BEGIN")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ WAITING_ITEM = sa.text("status IN ('pending', 'retry_pending')")
 LEASED_ITEM = sa.text("status = 'processing'")
 ITEM_OF_RUN = sa.text("run_id IS NOT NULL")
 ACTIVE_RUN = sa.text("status IN ('pending', 'initializing', 'ingesting')")
+ACTIVE_BACKFILL = sa.text("status = 'active'")
 
 sources = sa.Table(
     "sources",
@@ -153,6 +154,8 @@ runs = sa.Table(
     sa.Column("error_count", sa.Integer),
     sa.Column("expired", sa.Integer),
     sa.Column("pending", sa.Integer),
+    # Stages and changes, kept when the rows that they are counted from are about to be forgotten.
+    sa.Column("figures", Json),
     sa.Index(
         "uq_runs_one_active",
         "source_id",
@@ -269,6 +272,50 @@ duties = sa.Table(
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("holder", sa.Text),
     sa.Column("held_until", UtcDateTime, nullable=False),
+)
+
+backfills = sa.Table(
+    "backfills",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    # Null: of all tenants.
+    sa.Column("tenant_id", sa.Text),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("selection", Json, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    # The `seq` of the last node that was looked at.
+    sa.Column("cursor", Id, nullable=False),
+    sa.Column("enqueued", sa.Integer, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("updated_at", UtcDateTime, nullable=False),
+    sa.Column("finished_at", UtcDateTime),
+    sa.Index(
+        "uq_backfills_one_active",
+        "key",
+        unique=True,
+        sqlite_where=ACTIVE_BACKFILL,
+        postgresql_where=ACTIVE_BACKFILL,
+    ),
+    sqlite_autoincrement=True,
+)
+
+# One row: the vectors that search looks among.
+vector_identity = sa.Table(
+    "vector_identity",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("identity", sa.Text, nullable=False),
+    sa.Column("previous", sa.Text),
+    sa.Column("since", UtcDateTime, nullable=False),
+)
+
+# What was counted of rows that are forgotten, for figures that never go down.
+tallies = sa.Table(
+    "tallies",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("label", sa.Text, primary_key=True),
+    sa.Column("total", sa.BigInteger, nullable=False),
 )
 
 idempotency_keys = sa.Table(

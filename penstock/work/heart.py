@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from penstock import __version__
 from penstock.store.database import Database, Tx
 from penstock.store.schema import LEASED_ITEM, work_items, workers
+from penstock.store.tallies import COMPLETED_ITEMS, add_to_tally
 from penstock.work.items import Verdict, WorkItem
 from penstock.work.queue import WorkQueue
 
@@ -31,9 +32,16 @@ def new_owner() -> str:
 
 def forget_old_workers(tx: Tx) -> int:
     """Whoever has not been heard of for a week, and holds nothing; how many."""
+    gone = sa.delete(workers).where(old_workers(tx.now)).returning(workers.c.completed)
+    completed = tx.execute(gone).scalars().all()
+    add_to_tally(tx, COMPLETED_ITEMS, {"": sum(completed)})
+    return len(completed)
+
+
+def old_workers(now: datetime) -> sa.ColumnElement[bool]:
+    """Which workers are forgotten."""
     holds = sa.exists().where(work_items.c.lease_owner == workers.c.id, LEASED_ITEM)
-    old = workers.c.heartbeat_at < tx.now - REMEMBERED
-    return tx.execute(sa.delete(workers).where(old, ~holds)).rowcount
+    return sa.and_(workers.c.heartbeat_at < now - REMEMBERED, ~holds)
 
 
 class Heart:

@@ -16,7 +16,6 @@ from penstock.runs.lifecycle import (
     PENDING_SECONDS,
     RunGone,
     abort_run,
-    active_run_of_flow,
     begin_ingesting,
     close_listing,
     drop_run,
@@ -25,6 +24,7 @@ from penstock.runs.lifecycle import (
     pause_run,
     read_run,
     renew_run,
+    run_of_flow,
     take_run,
     try_finalize,
 )
@@ -159,7 +159,7 @@ def test_a_new_run_waits_for_a_flow_to_take_it(database: Database) -> None:
     assert run_of(database, run.id).status is RunStatus.INITIALIZING
     begin_ingesting(database, lease, "flow")
     assert run_of(database, run.id).status is RunStatus.INGESTING
-    assert active_run_of_flow(database, "flow") == run.id
+    assert run_of_flow(database, "flow") == run_of(database, run.id)
 
 
 def test_a_second_run_of_a_source_is_refused_by_name(database: Database) -> None:

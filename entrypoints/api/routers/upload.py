@@ -12,7 +12,7 @@ from entrypoints.api.deps import AppDep, Writer, tenant_of
 from entrypoints.api.problems import Problem, documented
 from penstock.bootstrap import App
 from penstock.crawl.extension import extension_for
-from penstock.crawl.rawstore import RawStore
+from penstock.crawl.rawstore import UPLOADS, RawStore
 from penstock.errors import DocumentFault, Overloaded, ServiceError, UsageError
 from penstock.intake.request import NewNode, StoredPayload
 from penstock.llm.profiles import profile_named
@@ -22,8 +22,6 @@ router = APIRouter(tags=["nodes"])
 # As words: a form's yes-or-no field that is missing would be taken for no.
 Wish = Annotated[Literal["true", "false"] | None, Form()]
 _WISHES = {"true": True, "false": False, None: None}
-# In the place of a source's name, for what comes from no source.
-_UPLOADS = "uploads"
 _REFUSALS = (Problem, UsageError, Overloaded, ServiceError, DocumentFault)
 
 
@@ -92,6 +90,6 @@ def _store(app: App, tenant_id: str, file: UploadFile) -> StoredPayload:
             "(PENSTOCK_MAX_DOCUMENT_BYTES)",
         )
     extension = extension_for(name, file.content_type)
-    key = app.raw.put(tenant_id, _UPLOADS, f"{new_node_id()}/{name}", content, extension)
+    key = app.raw.put(tenant_id, UPLOADS, f"{new_node_id()}/{name}", content, extension)
     digest = hashlib.sha256(content).hexdigest()
     return StoredPayload(key, name, len(content), file.content_type, digest)

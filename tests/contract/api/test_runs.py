@@ -240,7 +240,7 @@ def test_runs_are_started_in_a_real_prefect(
         temporary_settings({PREFECT_API_URL: prefect_server.api_url}),
         get_client(sync_client=True) as client,
     ):
-        assert "prefect deploy" in service.post("/runs", body, 503)["detail"]
+        assert "deployments.install" in service.post("/runs", body, 503)["detail"]
         client.create_deployment(client.create_flow_from_name("ingest"), name)
 
         run = service.post("/runs", body, 202)

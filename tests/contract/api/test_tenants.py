@@ -218,7 +218,12 @@ def is_theirs(tx: Tx, table: sa.Table) -> sa.ColumnElement[bool]:
         own = sa.select(nodes.c.seq).where(nodes.c.tenant_id == THEIRS)
         return table.c.seq.in_(tx.execute(own).scalars().all())
     # Only they have runs, failures and workers here; a duty is nobody's.
-    assert table in (run_documents, attempts) or table.name in ("workers", "duties")
+    assert table in (run_documents, attempts) or table.name in (
+        "workers",
+        "duties",
+        "vector_identity",
+        "tallies",
+    )
     return sa.true()
 
 

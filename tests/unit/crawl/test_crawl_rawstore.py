@@ -13,7 +13,7 @@ from penstock.crawl.extension import extension_for
 from penstock.crawl.rawstore import LocalRawStore, RawStore, escape_part
 from penstock.crawl.s3_client import S3Access, build_s3_client
 from penstock.crawl.s3_rawstore import S3RawStore, open_s3_raw_store
-from penstock.errors import ConfigurationError, DocumentFault, ErrorClass
+from penstock.errors import ConfigurationError, DocumentFault, ErrorClass, StorageFull
 from tests.s3 import Reply, script
 
 ODD_IDS = [
@@ -199,16 +199,15 @@ def test_a_folder_keeps_no_empty_folders(folder: FolderPlace) -> None:
     assert not (folder.root / "store" / key).parent.exists()
 
 
-def test_a_full_disk_is_a_fault_and_leaves_nothing_behind(
+def test_a_full_disk_blames_no_document_and_leaves_nothing_behind(
     folder: FolderPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(DocumentFault, match=r"could not store raw bytes.*No space left") as caught:
+    with pytest.raises(StorageFull, match=r"could not store raw bytes.*No space left"):
         folder.store.put("t", "s", "a", b"x", "txt")
-    assert caught.value.kind is ErrorClass.UNAVAILABLE
     assert folder.keys() == []
 
 
