@@ -1,13 +1,20 @@
-"""Has the Prefect server mark flow runs as crashed whose process died without a word."""
+"""What the Prefect server does by itself: end zombies, note failed ingests, send for help."""
 
+from collections.abc import Iterator
 from datetime import timedelta
+from uuid import UUID
 
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import StateType
-from prefect.events.actions import ChangeFlowRunState
+from prefect.events.actions import ChangeFlowRunState, DoNothing, RunDeployment
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+from prefect.exceptions import ObjectNotFound
+
+from tasks.announcements import QUEUE_OLD
 
 ZOMBIES = "penstock: zombie flow runs → crashed"
+FAILED_INGESTS = "penstock: failed ingest → event"
+OLD_QUEUES = "penstock: old queue → extra process run"
 TAG = "penstock"
 """On every deployment of prefect.yaml, and so on every flow run and heartbeat of theirs."""
 HEARTBEAT_SECONDS = 30
@@ -24,6 +31,9 @@ _QUIET_STATES = (
     "Suspended",
     "AwaitingRetry",
 )
+_OURS = {"prefect.resource.role": "tag", "prefect.resource.id": f"prefect.tag.{TAG}"}
+_INGEST = {"prefect.resource.role": "flow", "prefect.resource.name": "ingest"}
+_HELPER = "process/process"
 _MESSAGE = (
     "No heartbeat for {seconds:g} s: the process of this flow run is gone (killed, out of memory, "
     "its machine lost) and nobody was left to report it. Its documents are safe: the flows "
@@ -33,20 +43,37 @@ _MESSAGE = (
 
 
 def install_automations(within_seconds: float = 3 * HEARTBEAT_SECONDS) -> list[str]:
-    """Create the automation, or bring it up to date; what was done."""
-    wanted = _crash_zombies(within_seconds)
+    """Create the automations, or bring them up to date; what was done.
+
+    `within_seconds`: how long a flow run may be silent before it is taken for dead.
+    """
     with get_client(sync_client=True) as client:
-        found = client.read_automations_by_name(wanted.name)
-        if not found:
-            client.create_automation(wanted)
-            return [f"created automation {wanted.name!r}"]
-        known = found[0]
-        # An update would have the server forget which flow runs it is waiting for.
-        if (known.trigger, known.actions) == (wanted.trigger, wanted.actions):
-            return [f"unchanged automation {wanted.name!r}"]
-        # Whoever switched it off in the UI had a reason.
-        client.update_automation(known.id, _update(wanted, enabled=known.enabled))
-        return [f"updated automation {wanted.name!r}"]
+        wanted = [_crash_zombies(within_seconds), _note_failed_ingests()]
+        done = [_install(client, automation) for automation in wanted]
+        return [*done, *_install_help(client)]
+
+
+def _install(client: SyncPrefectClient, wanted: AutomationCore) -> str:
+    found = client.read_automations_by_name(wanted.name)
+    if not found:
+        client.create_automation(wanted)
+        return f"created automation {wanted.name!r}"
+    known = found[0]
+    # An update would have the server forget which flow runs it is waiting for.
+    if (known.trigger, known.actions) == (wanted.trigger, wanted.actions):
+        return f"unchanged automation {wanted.name!r}"
+    # Whoever switched it off in the UI had a reason.
+    client.update_automation(known.id, _update(wanted, enabled=known.enabled))
+    return f"updated automation {wanted.name!r}"
+
+
+def _install_help(client: SyncPrefectClient) -> Iterator[str]:
+    try:
+        helper = client.read_deployment_by_name(_HELPER)
+    except ObjectNotFound:
+        yield f"left out {OLD_QUEUES!r}: deploy {_HELPER} first, then register again"
+    else:
+        yield _install(client, _send_for_help(helper.id))
 
 
 def _crash_zombies(within_seconds: float) -> AutomationCore:
@@ -61,16 +88,54 @@ def _crash_zombies(within_seconds: float) -> AutomationCore:
             after={_HEARTBEAT},
             expect={_HEARTBEAT, *(f"prefect.flow-run.{state}" for state in _QUIET_STATES)},
             match={"prefect.resource.id": "prefect.flow-run.*"},
-            match_related={
-                "prefect.resource.role": "tag",
-                "prefect.resource.id": f"prefect.tag.{TAG}",
-            },
+            match_related=_OURS,
             for_each={"prefect.resource.id"},
             threshold=1,
             within=timedelta(seconds=within_seconds),
         ),
         # Not by force: the server then refuses it to a flow run that has ended after all.
         actions=[ChangeFlowRunState(state=StateType.CRASHED, message=message)],
+    )
+
+
+def _note_failed_ingests() -> AutomationCore:
+    """The event `prefect.automation.triggered`, and a place where people add what they want."""
+    return AutomationCore(
+        name=FAILED_INGESTS,
+        description=(
+            "Triggered by every ingest that failed or crashed. Add a notification or a webhook as "
+            "an action; the event `penstock.run.failed` tells tenant, source and reason."
+        ),
+        tags=[TAG],
+        trigger=EventTrigger(
+            posture=Posture.Reactive,
+            expect={"prefect.flow-run.Failed", "prefect.flow-run.Crashed"},
+            match={"prefect.resource.id": "prefect.flow-run.*"},
+            match_related=_INGEST,
+            for_each={"prefect.resource.id"},
+            threshold=1,
+            within=timedelta(0),
+        ),
+        actions=[DoNothing()],
+    )
+
+
+def _send_for_help(deployment_id: UUID) -> AutomationCore:
+    return AutomationCore(
+        name=OLD_QUEUES,
+        description=(
+            "Starts one more `process` when something waits longer than "
+            "PENSTOCK_QUEUE_AGE_SECONDS; the deployment's concurrency limit is the most there are."
+        ),
+        tags=[TAG],
+        trigger=EventTrigger(
+            posture=Posture.Reactive,
+            expect={QUEUE_OLD},
+            match={"prefect.resource.id": "penstock.queue.*"},
+            threshold=1,
+            within=timedelta(0),
+        ),
+        actions=[RunDeployment(source="selected", deployment_id=deployment_id)],
     )
 
 

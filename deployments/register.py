@@ -1,7 +1,6 @@
-"""Makes Penstock known to a Prefect server: `python -m deployments.register`."""
+"""Makes the block types known to a Prefect server."""
 
 from blocks import ALL_BLOCKS
-from deployments.automations import install_automations
 
 
 def register_blocks() -> list[str]:
@@ -9,10 +8,3 @@ def register_blocks() -> list[str]:
     for block in ALL_BLOCKS:
         block.register_type_and_schema()
     return [block.get_block_type_slug() for block in ALL_BLOCKS]
-
-
-if __name__ == "__main__":
-    for slug in register_blocks():
-        print(f"registered {slug}")  # noqa: T201 - this is a command
-    for done in install_automations():
-        print(done)  # noqa: T201

@@ -23,7 +23,8 @@ from penstock.runs.lifecycle import (
     take_run,
     try_finalize,
 )
-from penstock.runs.report import RunReport, list_failures, report_run
+from penstock.runs.report import RunReport, group_failures, report_run
+from penstock.runs.slowest import list_slowest
 from penstock.runs.vocabulary import RunLease, RunStatus
 from penstock.sources.definition import SourceSettings
 from penstock.store.patience import patient
@@ -33,6 +34,9 @@ from tasks.labels import tag_flow_run
 from tasks.loglines import shown_run_log
 from tasks.results import forget_old_results
 from tasks.steps import TaskSteps
+
+# Failed documents that are shown of each class.
+EXAMPLES = 20
 
 
 def _run_name() -> str:
@@ -151,9 +155,10 @@ def _report(app: App, run_id: int) -> RunReport:
 
 def _conclude(app: App, report: RunReport) -> dict[str, Any]:
     with app.database.read() as tx:
-        failures = list_failures(tx, report.run.id)
+        failures = group_failures(tx, report.run.id, examples=EXAMPLES)
+        slowest = list_slowest(tx, report.run.id)
         run = read_run(tx, report.run.id)
-    publish_summary(report, failures)
+    publish_summary(report, failures, slowest)
     counts = ", ".join(f"{count} {status}" for status, count in report.counts.items() if count)
     get_run_logger().info(
         "run %d %s: %s in %.1f s", run.id, run.status, counts or "no documents", report.seconds

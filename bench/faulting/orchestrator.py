@@ -57,6 +57,7 @@ class Server:
     """A Prefect server over one home, always on the same port."""
 
     home: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     _process: "subprocess.Popen[bytes] | None" = None
 
@@ -66,7 +67,8 @@ class Server:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {"PREFECT_HOME": str(self.home), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+        own = {"PREFECT_HOME": str(self.home), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+        return {**own, **self.settings}
 
     def start(self) -> None:
         command = [sys.executable, "-m", "prefect", "server", "start", "--host", LOOPBACK]
@@ -94,9 +96,9 @@ class Server:
 
 
 @contextmanager
-def running_server(home: Path) -> Iterator[Server]:
+def running_server(home: Path, **settings: str) -> Iterator[Server]:
     home.mkdir(parents=True, exist_ok=True)
-    server = Server(home)
+    server = Server(home, settings)
     try:
         server.start()
         yield server

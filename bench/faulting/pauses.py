@@ -28,7 +28,7 @@ from penstock.store.schema import (
 
 POINTS = ("text.computed", "extract.answered", "embed.computed")
 DOCUMENTS = 12
-TIMES = 20
+TIMES = 5
 # Everything a worker could leave a trace in.
 _TABLES = (
     attempts,

@@ -196,7 +196,7 @@ def open_postgres_scene() -> Iterator[Scene]:
     """The second of these alone."""
     with (
         tempfile.TemporaryDirectory(prefix="penstock-faults-") as folder,
-        PostgresServer(Path(folder)) as server,
+        PostgresServer(Path(folder), durable=False) as server,
         open_scene(server.create_database("faults")) as scene,
     ):
         yield scene

@@ -18,7 +18,13 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.events.filters import EventFilter, EventNameFilter, EventResourceFilter
 from prefect.events.schemas.automations import Automation, EventTrigger, Posture
 
-from deployments.automations import HEARTBEAT_SECONDS, TAG, ZOMBIES, install_automations
+from deployments.automations import (
+    FAILED_INGESTS,
+    HEARTBEAT_SECONDS,
+    TAG,
+    ZOMBIES,
+    install_automations,
+)
 from penstock.bootstrap import open_app
 from penstock.launcher.processes import wait_until
 from penstock.runs.lifecycle import count_documents, read_run
@@ -46,11 +52,12 @@ StartWorker = Callable[[], "subprocess.Popen[bytes]"]
 
 @pytest.fixture
 def client() -> Iterator[SyncPrefectClient]:
-    """It leaves the server, which others use too, without our automation."""
+    """It leaves the server, which others use too, without our automations."""
     with get_client(sync_client=True) as client:
         yield client
-        for automation in installed(client):
-            client.delete_automation(automation.id)
+        for name in (ZOMBIES, FAILED_INGESTS):
+            for automation in client.read_automations_by_name(name):
+                client.delete_automation(automation.id)
 
 
 def installed(client: SyncPrefectClient) -> list[Automation]:

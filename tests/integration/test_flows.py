@@ -74,6 +74,10 @@ def test_a_flow_run_is_named_tagged_and_leaves_artifacts(tmp_path: Path) -> None
     table = next(artifact for artifact in artifacts if artifact["type"] == "table")
     assert "empty.txt" in table["data"]
     assert "0 bytes" in table["data"]
+    summary = next(artifact for artifact in artifacts if artifact["type"] == "markdown")["data"]
+    assert "slowest documents" in summary
+    assert "`agnes.txt`" in summary
+    assert "penstock jobs retry --run 1 --all" in summary
 
 
 def artifacts_of(flow_run: FlowRun) -> list[dict[str, Any]]:

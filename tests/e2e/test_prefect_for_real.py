@@ -1,0 +1,228 @@
+"""Deployments on a Prefect server on Postgres, run by process workers."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import sqlalchemy as sa
+from prefect.client.schemas.objects import FlowRun
+from prefect.states import Cancelling
+
+from bench.faulting.audit import audit_run
+from penstock.launcher.ports import free_port
+from penstock.launcher.postgres import PostgresServer
+from penstock.launcher.processes import wait_until
+from penstock.runs.lifecycle import read_run, run_of_flow
+from penstock.runs.vocabulary import Run, RunStatus
+from penstock.store.schema import run_documents, workers
+from penstock.testing import Reply
+from tests.e2e.prefect_installation import ROOT, Installation, open_installation
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def installed(
+    tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer
+) -> Iterator[Installation]:
+    with open_installation(tmp_path_factory.mktemp("installation"), postgres) as found:
+        found.start_worker()
+        yield found
+
+
+def run_of(installed: Installation, flow_run: FlowRun) -> Run:
+    run = run_of_flow(installed.app.database, str(flow_run.id))
+    assert run is not None
+    return run
+
+
+def ready(installed: Installation, run_id: int) -> int:
+    c = run_documents.c
+    done = sa.select(sa.func.count()).where(c.run_id == run_id, c.status == "ready")
+    with installed.app.database.read() as tx:
+        return int(tx.execute(done).scalar_one())
+
+
+def wait_for_ready(installed: Installation, run_id: int, count: int) -> None:
+    assert wait_until(lambda: ready(installed, run_id) >= count, 60, interval_seconds=0.1)
+
+
+def python(installed: Installation, code: str) -> Any:
+    """What a program of the user's prints, as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=installed.environment,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+# Four doors
+
+
+def test_the_command_of_prefect(installed: Installation) -> None:
+    source = installed.write_documents("by-command", 3)
+    flow_run = installed.deployment_run("ingest/ingest", source=str(source), profile="document")
+    installed.wait_for_state(flow_run, "Completed")
+    run = run_of(installed, flow_run)
+    assert audit_run(installed.app.database, run.id, 3).problems == []
+    found = installed.client.read_flow_run(flow_run.id)
+    assert {"penstock", "tenant:default", f"source:{source}"} <= set(found.tags)
+    assert found.name == f"ingest {source}"
+
+
+def test_a_python_program_and_its_idempotency_key(installed: Installation) -> None:
+    source = installed.write_documents("by-program", 3)
+    code = f"""
+import json
+from prefect.deployments import run_deployment
+def start():
+    return run_deployment("ingest/ingest", parameters={{"source": {str(source)!r}}},
+                          idempotency_key="once", timeout=120, poll_interval=1)
+first, second = start(), start()
+print(json.dumps([str(first.id), str(second.id), first.state_name]))
+"""
+    first, second, state = python(installed, code)
+    assert first == second
+    assert state == "Completed"
+
+
+def test_a_flow_called_as_a_function(installed: Installation) -> None:
+    source = installed.write_documents("by-call", 3)
+    code = (
+        f"import json; from flows.ingest import ingest; print(json.dumps(ingest({str(source)!r})))"
+    )
+    report = python(installed, code)
+    assert report["counts"]["ready"] == 3
+
+
+def test_the_http_api(installed: Installation) -> None:
+    source = installed.write_documents("by-api", 3)
+    installed.run("entrypoints.cli.main", "source", "add", "mills", str(source))
+    port = free_port()
+    command = [sys.executable, "-m", "entrypoints.cli.main", "serve", "--port", str(port)]
+    served = subprocess.Popen(command, cwd=ROOT, env=installed.environment)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
+
+            def answers() -> bool:
+                try:
+                    return http.get("/health").status_code == 200
+                except httpx.HTTPError:
+                    return False
+
+            assert wait_until(answers, 60)
+            accepted = http.post("/runs", json={"source": "mills"})
+            assert accepted.status_code == 202, accepted.text
+            run_id = accepted.json()["run_id"]
+
+            def is_over() -> bool:
+                return bool(http.get(f"/runs/{run_id}").json()["status"] == "finished")
+
+            assert wait_until(is_over, 120, interval_seconds=0.5), installed.logs()
+    finally:
+        served.terminate()
+        served.wait(timeout=30)
+    assert audit_run(installed.app.database, run_id, 3).problems == []
+
+
+# Parameters, pauses, cancellation
+
+
+def test_wrong_parameters_are_refused_with_their_names(installed: Installation) -> None:
+    deployment = installed.client.read_deployment_by_name("ingest/ingest")
+    schema = deployment.parameter_openapi_schema or {}
+    assert schema["properties"]["source"]["description"]
+    refused = httpx.post(
+        f"{installed.environment['PREFECT_API_URL']}/deployments/{deployment.id}/create_flow_run",
+        json={"parameters": {"source": "/data", "force": "perhaps"}},
+    )
+    assert refused.status_code in (409, 422)
+    assert "force" in refused.text
+
+
+def test_a_failed_flow_run_says_why(installed: Installation) -> None:
+    flow_run = installed.deployment_run("ingest/ingest", source="/nowhere/at/all")
+    installed.wait_for_state(flow_run, "Failed")
+    state = installed.client.read_flow_run(flow_run.id).state
+    assert state is not None
+    assert "/nowhere/at/all" in str(state.message)
+
+
+def test_a_paused_pool_starts_nothing_until_it_goes_on(installed: Installation) -> None:
+    source = installed.write_documents("paused", 3)
+    installed.run("prefect", "work-pool", "pause", "penstock")
+    try:
+        flow_run = installed.deployment_run("ingest/ingest", source=str(source))
+        assert not wait_until(lambda: installed.state_of(flow_run) not in ("Scheduled", "Late"), 8)
+    finally:
+        installed.run("prefect", "work-pool", "resume", "penstock")
+    installed.wait_for_state(flow_run, "Completed")
+
+
+def test_a_cancelled_flow_run_leaves_an_aborted_run_behind(installed: Installation) -> None:
+    installed.models.always(None, Reply().after(1.0))
+    source = installed.write_documents("cancelled", 60)
+    flow_run = installed.deployment_run("ingest/ingest", source=str(source), profile="document")
+    installed.wait_for_state(flow_run, "Running")
+    assert wait_until(lambda: run_of_flow(installed.app.database, str(flow_run.id)) is not None, 60)
+    run = run_of(installed, flow_run)
+    wait_for_ready(installed, run.id, 1)
+    installed.client.set_flow_run_state(flow_run.id, Cancelling())
+    installed.wait_for_state(flow_run, "Cancelled")
+
+    def ended() -> bool:
+        with installed.app.database.read() as tx:
+            return read_run(tx, run.id).status is RunStatus.ABORTED
+
+    assert wait_until(ended, 30)
+    installed.models.always(None, Reply())
+
+
+# Many workers
+
+
+def test_helpers_share_a_run_and_the_death_of_a_worker_costs_nothing(
+    installed: Installation,
+) -> None:
+    documents = 80
+    installed.models.always(None, Reply().after(0.5))
+    source = installed.write_documents("shared", documents)
+    flow_run = installed.deployment_run("ingest/ingest", source=str(source), profile="document")
+    victim = installed.start_worker("--limit", "1")
+    helper = installed.deployment_run("process/drain-extraction", stages=[])
+    second = installed.deployment_run("process/process")
+    for one in (flow_run, helper, second):
+        installed.wait_for_state(one, "Running", "Completed")
+    run = run_of(installed, flow_run)
+    wait_for_ready(installed, run.id, documents // 4)
+    installed.kill_worker(victim)
+    installed.wait_for_state(flow_run, "Completed", "Crashed", seconds=180)
+
+    def over() -> bool:
+        with installed.app.database.read() as tx:
+            return not read_run(tx, run.id).status.active
+
+    assert wait_until(over, 120, interval_seconds=0.5), installed.logs()
+    assert audit_run(installed.app.database, run.id, documents).problems == []
+    with installed.app.database.read() as tx:
+        helped = sa.select(sa.func.count()).where(workers.c.completed > documents // 10)
+        assert int(tx.execute(helped.select_from(workers)).scalar_one()) >= 2
+    installed.models.always(None, Reply())
+
+
+@pytest.mark.parametrize(
+    "name", ["recover/recover", "maintain/maintain", "backfill/backfill", "process/drain-embedding"]
+)
+def test_the_other_deployments_complete(installed: Installation, name: str) -> None:
+    flow_run = installed.deployment_run(name)
+    installed.wait_for_state(flow_run, "Completed", seconds=180)

@@ -1,0 +1,141 @@
+"""A Prefect server that is set up by one command, and what it does by itself from then on."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+import yaml
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName
+from prefect.events.filters import EventFilter, EventNameFilter
+from prefect.events.schemas.events import Event
+from prefect.exceptions import ObjectNotFound
+
+from deployments.automations import FAILED_INGESTS, OLD_QUEUES, ZOMBIES
+from deployments.install import ROOT, install
+from deployments.pools import POOL, QUEUES
+from flows.ingest import ingest
+from flows.recover import recover
+from penstock.bootstrap import open_app
+from penstock.errors import PenstockError
+from penstock.launcher.processes import wait_until
+from penstock.store.schema import work_items
+from tasks.announcements import QUEUE_OLD, RUN_FAILED
+from tests.factories import make_item
+from tests.simulator import Site, Status
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect", "home")]
+
+
+@pytest.fixture
+def client() -> Iterator[SyncPrefectClient]:
+    """It leaves the server, which others use too, as it found it."""
+    with get_client(sync_client=True) as client:
+        yield client
+        for name in (ZOMBIES, FAILED_INGESTS, OLD_QUEUES):
+            for automation in client.read_automations_by_name(name):
+                client.delete_automation(automation.id)
+        for deployment in client.read_deployments():
+            client.delete_deployment(deployment.id)
+        client.delete_work_pool(POOL)
+
+
+def described() -> dict[str, str]:
+    """The queue of every deployment in prefect.yaml."""
+    found = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
+    return {one["name"]: one["work_pool"]["work_queue_name"] for one in found}
+
+
+def wait_for(happened: Callable[[], bool], seconds: float) -> None:
+    assert wait_until(happened, seconds, interval_seconds=0.5), f"not within {seconds} s"
+
+
+def events(client: SyncPrefectClient, name: str) -> list[Event]:
+    wanted = EventFilter(event=EventNameFilter(name=[name]))
+    return list(client.read_events(wanted, limit=50).events)
+
+
+@pytest.mark.timeout(300)
+def test_one_command_sets_a_server_up_and_may_be_run_again(client: SyncPrefectClient) -> None:
+    first, second = list(install()), list(install())
+
+    assert f"created work pool '{POOL}' of type process" in first
+    assert all(line.startswith(("unchanged", "deployed", "registered")) for line in second)
+    pool = client.read_work_pool(POOL)
+    assert "command" in pool.base_job_template["variables"]["properties"]
+    for queue in QUEUES:
+        found = client.read_work_queue_by_name(queue.name, work_pool_name=POOL)
+        assert (found.priority, found.concurrency_limit) == (queue.priority, queue.limit)
+    deployed = {one.name: one.work_queue_name for one in client.read_deployments()}
+    assert deployed == described()
+    assert set(deployed.values()) == {queue.name for queue in QUEUES}
+
+
+@pytest.mark.timeout(300)
+def test_a_changed_limit_stays_changed(client: SyncPrefectClient) -> None:
+    list(install())
+    queue = client.read_work_queue_by_name("llm", work_pool_name=POOL)
+    client.update_work_queue(queue.id, concurrency_limit=7)
+
+    list(install())
+
+    again = client.read_work_queue_by_name("llm", work_pool_name=POOL)
+    assert again.concurrency_limit == 7
+
+
+@pytest.mark.timeout(300)
+def test_work_that_waits_too_long_calls_for_one_more_process(client: SyncPrefectClient) -> None:
+    list(install())
+    with open_app() as app, app.database.write() as tx:
+        app.queue.enqueue(tx, [make_item(), make_item()])
+        tx.execute(sa.update(work_items).values(created_at=tx.now - timedelta(hours=1)))
+    helpers = DeploymentFilter(name=DeploymentFilterName(any_=["process"]))
+
+    def called() -> bool:
+        runs = client.read_flow_runs(deployment_filter=helpers)
+        return any(not run.auto_scheduled for run in runs)
+
+    assert not called()
+
+    recover()
+
+    wait_for(called, 60)
+    wait_for(lambda: bool(events(client, QUEUE_OLD)), 60)
+    [event] = events(client, QUEUE_OLD)
+    assert event.payload["waiting"] == 2
+    assert event.payload["oldest_seconds"] >= 3600
+
+
+@pytest.mark.timeout(300)
+def test_an_ingest_that_fails_is_announced_with_its_reason(
+    client: SyncPrefectClient, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list(install())
+    monkeypatch.setenv("PENSTOCK_ALLOW_PRIVATE_ADDRESSES", "true")
+    monkeypatch.setenv("PENSTOCK_CRAWL_DELAY_SECONDS", "0")
+    site.page("/jobs/1", title="Keeper")
+    source = site.sitemap_url
+    ingest(source, tenant="acme")
+    site.trouble("/sitemap.xml", Status(500))
+
+    with pytest.raises(PenstockError, match="ended as error"):
+        ingest(source, tenant="acme")
+
+    def announced() -> list[Event]:
+        return [one for one in events(client, RUN_FAILED) if one.payload["tenant"] == "acme"]
+
+    wait_for(lambda: bool(announced()), 60)
+    [event] = announced()
+    assert event.payload["source"] == source
+    assert "500" in event.payload["reason"]
+
+
+def test_a_pool_of_a_type_that_is_not_installed_is_refused_readably(
+    client: SyncPrefectClient,
+) -> None:
+    with pytest.raises(PenstockError, match="knows no work pools of type steam"):
+        list(install("steam"))
+    with pytest.raises(ObjectNotFound):
+        client.read_work_pool(POOL)
+    list(install())
