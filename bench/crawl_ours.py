@@ -53,8 +53,10 @@ def crawl(app: App, lease: RunLease) -> int:
 def settle(app: App, lease: RunLease) -> None:
     """As if all stages had succeeded: the marks of the pages are committed, the run ends."""
     with app.database.write() as tx:
-        items = tx.execute(sa.select(work_items.c.node_id, work_items.c.payload)).all()
-        app.queue.cancel(tx, work_items.c.run_id == lease.run.id)
+        # Of this run alone: what earlier ones have left, once read, looks like memory of its pages.
+        own = work_items.c.run_id == lease.run.id
+        items = tx.execute(sa.select(work_items.c.node_id, work_items.c.payload).where(own)).all()
+        app.queue.cancel(tx, own)
         for item in items:
             marks = {name: item.payload.get(name) for name in ("content_hash", "simhash", "etag")}
             done = {"extraction_status": "skipped", "embedding_status": "skipped"}
@@ -62,8 +64,8 @@ def settle(app: App, lease: RunLease) -> None:
             tx.execute(
                 sa.update(nodes).where(nodes.c.id == item.node_id).values(marks | done | version)
             )
-        pending = run_documents.c.status == "pending"
-        tx.execute(sa.update(run_documents).where(pending).values(status="ready"))
+        documents = sa.update(run_documents).where(run_documents.c.run_id == lease.run.id)
+        tx.execute(documents.where(run_documents.c.status == "pending").values(status="ready"))
     try_finalize(app.database, lease.run.id)
 
 
