@@ -4,12 +4,15 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 import pytest
 import sqlalchemy as sa
+from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName
 from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.schedules import SCHEDULE_TYPES, IntervalSchedule
 from prefect.states import Cancelling
 
 from bench.faulting.audit import audit_run
@@ -226,3 +229,24 @@ def test_helpers_share_a_run_and_the_death_of_a_worker_costs_nothing(
 def test_the_other_deployments_complete(installed: Installation, name: str) -> None:
     flow_run = installed.deployment_run(name)
     installed.wait_for_state(flow_run, "Completed", seconds=180)
+
+
+def test_a_scheduled_backfill_fires(installed: Installation) -> None:
+    client = installed.client
+    deployment = client.read_deployment_by_name("backfill/backfill")
+    [nightly] = deployment.schedules
+    assert nightly.active
+    soon: SCHEDULE_TYPES = IntervalSchedule(
+        interval=timedelta(days=1), anchor_date=datetime.now(UTC) + timedelta(seconds=5)
+    )
+    [added] = client.create_deployment_schedules(deployment.id, [(soon, True)])
+
+    def completed() -> bool:
+        mine = DeploymentFilter(name=DeploymentFilterName(any_=["backfill"]))
+        runs = client.read_flow_runs(deployment_filter=mine)
+        return any(run.auto_scheduled and run.state_name == "Completed" for run in runs)
+
+    try:
+        assert wait_until(completed, 150, interval_seconds=1), installed.logs()
+    finally:
+        client.delete_deployment_schedule(deployment.id, added.id)
