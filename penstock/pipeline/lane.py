@@ -77,7 +77,8 @@ class Lane:
                 tenant_id=self.tenant_id,
                 not_runs=tuple(self.blocked_runs),
             )
-            reach("claim.uncommitted")
+            if claim:
+                reach("claim.uncommitted")
         self._owed.clear()
         return claim
 
