@@ -8,6 +8,7 @@ import sqlalchemy as sa
 import yaml
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName
+from prefect.client.schemas.responses import DeploymentResponse
 from prefect.events.filters import EventFilter, EventNameFilter
 from prefect.events.schemas.events import Event
 from prefect.exceptions import ObjectNotFound
@@ -36,9 +37,14 @@ def client() -> Iterator[SyncPrefectClient]:
         for name in (ZOMBIES, FAILED_INGESTS, OLD_QUEUES):
             for automation in client.read_automations_by_name(name):
                 client.delete_automation(automation.id)
-        for deployment in client.read_deployments():
+        for deployment in ours(client):
             client.delete_deployment(deployment.id)
         client.delete_work_pool(POOL)
+
+
+def ours(client: SyncPrefectClient) -> list[DeploymentResponse]:
+    """Of the deployments on this server, those that prefect.yaml describes."""
+    return [one for one in client.read_deployments() if one.name in described()]
 
 
 def described() -> dict[str, str]:
@@ -67,7 +73,7 @@ def test_one_command_sets_a_server_up_and_may_be_run_again(client: SyncPrefectCl
     for queue in QUEUES:
         found = client.read_work_queue_by_name(queue.name, work_pool_name=POOL)
         assert (found.priority, found.concurrency_limit) == (queue.priority, queue.limit)
-    deployed = {one.name: one.work_queue_name for one in client.read_deployments()}
+    deployed = {one.name: one.work_queue_name for one in ours(client)}
     assert deployed == described()
     assert set(deployed.values()) == {queue.name for queue in QUEUES}
 
