@@ -8,6 +8,7 @@ from prefect import flow, get_run_logger
 from prefect.runtime import flow_run
 
 from flows.opening import open_flow_app
+from flows.parameters import AtLeastOne, Days, TenantName, Text
 from penstock.backfill.dispatcher import Dispatcher
 from penstock.backfill.record import (
     Backfill,
@@ -40,11 +41,11 @@ def _run_name() -> str:
 
 @flow(name="backfill", flow_run_name=_run_name, persist_result=False)
 def backfill(
-    tenant: str = "default",
-    source: str | None = None,
+    tenant: TenantName = "default",
+    source: Text | None = None,
     reasons: list[Reason] | None = None,
-    stale_days: float | None = None,
-    limit: int | None = None,
+    stale_days: Days | None = None,
+    limit: AtLeastOne | None = None,
     dry_run: bool = False,
     all_tenants: bool = False,
     blocks: list[str] | None = None,

@@ -9,6 +9,7 @@ from prefect.runtime import flow_run
 
 from flows.hooks import abort_cancelled_run, settle_run
 from flows.opening import open_flow_app
+from flows.parameters import AtLeastOne, TenantName, Text
 from penstock.bootstrap import App, ensure_vector_index
 from penstock.errors import ConfigurationError, ListingFailed, PenstockError, RunRefused, UsageError
 from penstock.pipeline.drain import Drain
@@ -56,12 +57,12 @@ def _run_name() -> str:
     persist_result=False,
 )
 def ingest(
-    source: str | None = None,
-    tenant: str = "default",
-    profile: str | None = None,
+    source: Text | None = None,
+    tenant: TenantName = "default",
+    profile: Text | None = None,
     force: bool = False,
-    documents: list[str] | None = None,
-    run_id: int | None = None,
+    documents: list[Text] | None = None,
+    run_id: AtLeastOne | None = None,
     blocks: list[str] | None = None,
 ) -> dict[str, Any]:
     """Discover → fetch → work items → process until they are done → finalize.

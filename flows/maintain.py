@@ -8,7 +8,7 @@ from flows.opening import open_flow_app
 from tasks.maintenance import publish_figures
 
 
-@flow(name="maintain", persist_result=False)
+@flow(name="maintain", flow_run_name="maintain", persist_result=False)
 def maintain(dry_run: bool = False, blocks: list[str] | None = None) -> dict[str, Any]:
     """All of maintenance, once; how much there was to do. Fails in the end if a part of it did.
 

@@ -1,6 +1,7 @@
 """Flow `process`: drains whatever is due, beside any number of others on the same items."""
 
 from prefect import flow
+from prefect.runtime import flow_run
 
 from flows.opening import open_flow_app
 from penstock.bootstrap import ensure_vector_index
@@ -8,7 +9,12 @@ from penstock.documents import Stage
 from tasks.steps import TaskSteps
 
 
-@flow(name="process", persist_result=False)
+def _run_name() -> str:
+    stages = (flow_run.get_parameters() or {}).get("stages") or ["all stages"]
+    return f"process {', '.join(map(str, stages))}"
+
+
+@flow(name="process", flow_run_name=_run_name, persist_result=False)
 def process(
     stages: list[Stage] | None = None, forever: bool = False, blocks: list[str] | None = None
 ) -> int:

@@ -10,7 +10,7 @@ from tasks.announcements import announce_old_queue
 from tasks.results import forget_old_results
 
 
-@flow(name="recover", persist_result=False)
+@flow(name="recover", flow_run_name="recover", persist_result=False)
 def recover(blocks: list[str] | None = None) -> dict[str, int]:
     """One pass of recovery; what it found.
 

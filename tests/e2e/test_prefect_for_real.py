@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -52,6 +52,12 @@ def ready(installed: Installation, run_id: int) -> int:
 
 def wait_for_ready(installed: Installation, run_id: int, count: int) -> None:
     assert wait_until(lambda: ready(installed, run_id) >= count, 60, interval_seconds=0.1)
+
+
+def completed_by_owner(installed: Installation) -> dict[str, int]:
+    c = workers.c
+    with installed.app.database.read() as tx:
+        return {str(owner): int(done) for owner, done in tx.execute(sa.select(c.id, c.completed))}
 
 
 def python(installed: Installation, code: str) -> Any:
@@ -141,16 +147,26 @@ def test_the_http_api(installed: Installation) -> None:
 # Parameters, pauses, cancellation
 
 
-def test_wrong_parameters_are_refused_with_their_names(installed: Installation) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"source": "/data", "force": "perhaps"}, "'force'. Failure reason: 'perhaps' is not of"),
+        ({"source": ""}, "'source'. Failure reason: '' should be non-empty"),
+        ({"source": "/data", "tenant": " "}, "'tenant'. Failure reason: ' ' does not match"),
+    ],
+)
+def test_wrong_parameters_are_refused_with_their_names(
+    installed: Installation, wrong: dict[str, Any], reason: str
+) -> None:
     deployment = installed.client.read_deployment_by_name("ingest/ingest")
     schema = deployment.parameter_openapi_schema or {}
     assert schema["properties"]["source"]["description"]
     refused = httpx.post(
         f"{installed.environment['PREFECT_API_URL']}/deployments/{deployment.id}/create_flow_run",
-        json={"parameters": {"source": "/data", "force": "perhaps"}},
+        json={"parameters": wrong},
     )
     assert refused.status_code in (409, 422)
-    assert "force" in refused.text
+    assert reason in refused.json()["detail"]
 
 
 def test_a_failed_flow_run_says_why(installed: Installation) -> None:
@@ -223,6 +239,36 @@ def test_helpers_share_a_run_and_the_death_of_a_worker_costs_nothing(
     installed.models.always(None, Reply())
 
 
+@pytest.mark.parametrize("count", [2, 4])
+def test_workers_share_a_run_and_finish_it_once(installed: Installation, count: int) -> None:
+    documents = 30 * count
+    installed.models.always(None, Reply().after(0.5))
+    source = installed.write_documents(f"shared-by-{count}", documents)
+    added = [installed.start_worker("--limit", "1") for _ in range(count - 1)]
+    before = set(completed_by_owner(installed))
+    helpers = [installed.deployment_run("process/process", forever=True) for _ in added]
+    for helper in helpers:
+        installed.wait_for_state(helper, "Running")
+    flow_run = installed.deployment_run("ingest/ingest", source=str(source), profile="document")
+    installed.wait_for_state(flow_run, "Completed", seconds=180)
+    for helper in helpers:
+        installed.client.set_flow_run_state(helper.id, Cancelling())
+    for helper in helpers:
+        installed.wait_for_state(helper, "Cancelled")
+    assert (
+        audit_run(installed.app.database, run_of(installed, flow_run).id, documents).problems == []
+    )
+    now = completed_by_owner(installed)
+    shares = [done for owner, done in now.items() if owner not in before and done]
+    # One more where the scheduled `process` has come by.
+    assert len(shares) >= count, shares
+    # Text, extraction and embedding of each document, and none of them twice.
+    assert sum(shares) == 3 * documents, shares
+    installed.models.always(None, Reply())
+    for worker in added:
+        installed.kill_worker(worker)
+
+
 @pytest.mark.parametrize(
     "name", ["recover/recover", "maintain/maintain", "backfill/backfill", "process/drain-embedding"]
 )
@@ -231,22 +277,27 @@ def test_the_other_deployments_complete(installed: Installation, name: str) -> N
     installed.wait_for_state(flow_run, "Completed", seconds=180)
 
 
-def test_a_scheduled_backfill_fires(installed: Installation) -> None:
+def test_a_scheduled_backfill_fires_unless_its_deployment_is_paused(
+    installed: Installation,
+) -> None:
     client = installed.client
     deployment = client.read_deployment_by_name("backfill/backfill")
     [nightly] = deployment.schedules
     assert nightly.active
-    soon: SCHEDULE_TYPES = IntervalSchedule(
-        interval=timedelta(days=1), anchor_date=datetime.now(UTC) + timedelta(seconds=5)
-    )
-    [added] = client.create_deployment_schedules(deployment.id, [(soon, True)])
+    # Again and again: a scheduler that is late would otherwise find the one time gone by.
+    often: SCHEDULE_TYPES = IntervalSchedule(interval=timedelta(seconds=10))
+    client.pause_deployment(deployment.id)
+    [added] = client.create_deployment_schedules(deployment.id, [(often, True)])
 
-    def completed() -> bool:
+    def states() -> set[str | None]:
         mine = DeploymentFilter(name=DeploymentFilterName(any_=["backfill"]))
         runs = client.read_flow_runs(deployment_filter=mine)
-        return any(run.auto_scheduled and run.state_name == "Completed" for run in runs)
+        return {run.state_name for run in runs if run.auto_scheduled}
 
     try:
-        assert wait_until(completed, 150, interval_seconds=1), installed.logs()
+        assert not wait_until(lambda: bool(states() - {"Scheduled"}), 15, interval_seconds=1)
+        client.resume_deployment(deployment.id)
+        fired = wait_until(lambda: "Completed" in states(), 150, interval_seconds=1)
+        assert fired, f"{states()}\n{installed.logs()}"
     finally:
         client.delete_deployment_schedule(deployment.id, added.id)
