@@ -1,11 +1,11 @@
 """`penstock serve`: the HTTP API."""
 
-import ipaddress
 import logging
 from typing import Annotated
 
 import typer
 
+from entrypoints.api.loopback import is_loopback
 from entrypoints.cli.output import errors
 from penstock.bootstrap import open_app
 from penstock.errors import UsageError
@@ -34,18 +34,9 @@ def serve(
 
 
 def _refuse_open_door(settings: Settings, host: str) -> None:
-    if settings.asks_for_tokens or _is_loopback(host):
+    if settings.asks_for_tokens or is_loopback(host):
         return
     raise UsageError(
         f"--host {host} can be reached by others, and nothing asks them for a token: set "
         "PENSTOCK_API_JWT_SECRET or PENSTOCK_API_JWT_PUBLIC_KEY, or listen on 127.0.0.1"
     )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

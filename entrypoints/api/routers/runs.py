@@ -6,18 +6,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import StreamingResponse
 
+from entrypoints.api import starting
 from entrypoints.api.deps import AppDep, ReadTenant, Writer, WriteTenant, tenant_of
 from entrypoints.api.events import stream_log
 from entrypoints.api.models import RunIn
-from entrypoints.api.prefect_runs import start_ingest
 from entrypoints.api.problems import documented
-from penstock.crawl.source import is_remote
-from penstock.errors import PenstockError, UsageError
 from penstock.events.log import PAGE, read_log
 from penstock.runs.lifecycle import abort_run, read_run
 from penstock.runs.report import group_failures, list_documents, list_reports, report_run
-from penstock.runs.vocabulary import RunStatus
-from penstock.sources.catalogue import find_source
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 LARGEST = 2**63 - 1
@@ -60,21 +56,14 @@ def list_runs(
 def start_run(app: AppDep, principal: Writer, body: RunIn) -> dict[str, Any]:
     """Record a run and have a Prefect worker do it (deployment `ingest/ingest`)."""
     tenant_id = tenant_of(principal, body.tenant_id)
-    _refuse_local(app, body.source, tenant_id)
-    run = app.open_run(
+    run, flow_run_id = starting.start_run(
+        app,
         body.source,
         tenant_id,
         profile=body.profile,
         force=body.force,
         documents=body.documents,
     )
-    try:
-        flow_run_id = start_ingest(run)
-    except PenstockError as error:
-        # One that was taken up again keeps its work for the next start.
-        if run.status is RunStatus.PENDING:
-            abort_run(app.database, app.queue, run.id, reason=f"it could not be started: {error}")
-        raise
     with app.database.read() as tx:
         return report_run(tx, run.id).as_json() | {"flow_run_id": flow_run_id}
 
@@ -156,16 +145,3 @@ def _sequence_number(last_event_id: str | None, otherwise: int) -> int:
     given = last_event_id or ""
     is_ours = given.isascii() and given.isdecimal() and len(given) < len(str(LARGEST))
     return int(given) if is_ours else otherwise
-
-
-def _refuse_local(app: AppDep, source: str, tenant_id: str) -> None:
-    """Whoever asks over HTTP may not have the server look at files of its own machine."""
-    if is_remote(source):
-        return
-    with app.database.read() as tx:
-        known = find_source(tx, tenant_id, source)
-    if known is None:
-        raise UsageError(
-            f"{source!r} is neither the name of a source nor a URL: folders of the server are "
-            "added by its operator, with `penstock source add`"
-        )

@@ -14,7 +14,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.core.result import Ok
 
-from entrypoints.api.routers import runs as run_routes
+from entrypoints.api import starting
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass
 from penstock.launcher.postgres import PostgresServer
@@ -55,7 +55,7 @@ def service(
         url = server.create_database("penstock_openapi")
     database = Database(url)
     with pytest.MonkeyPatch.context() as patch, Service(database, folder / "home") as service:
-        patch.setattr(run_routes, "start_ingest", Starter(service))
+        patch.setattr(starting, "start_ingest", Starter(service))
         fill(service)
         yield service
     database.close()

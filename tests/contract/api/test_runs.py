@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from entrypoints.api import prefect_runs
-from entrypoints.api.routers import runs as routes
+from entrypoints.api import starting as routes
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass, ServiceError
 from penstock.launcher.prefect_server import ServerAddress
