@@ -271,10 +271,32 @@ class Settings(_Section):
         return self.api_jwt_secret is not None or self.api_jwt_public_key is not None
 
     @property
+    def postgres_folder(self) -> Path:
+        """Where the Postgres of `penstock up` has its data."""
+        return self.home.absolute() / "postgres"
+
+    @property
+    def sqlite_file(self) -> Path:
+        return self.home.absolute() / "penstock.db"
+
+    @property
+    def waits_for_postgres(self) -> bool:
+        """Whether the data are in our own Postgres, and nobody has told where it runs."""
+        return self.dsn is None and self.postgres_folder.is_dir()
+
+    @property
     def database_url(self) -> str:
         """The address SQLAlchemy is given."""
+        if self.waits_for_postgres:
+            # An empty SQLite file beside the data would look as if they were lost.
+            older = f" (sqlite:///{self.sqlite_file} has what was ingested before it)"
+            raise ConfigurationError(
+                f"the data of {self.home.absolute()} are in its own Postgres, which is not "
+                "running: run `penstock up`, or name another database in PENSTOCK_DSN"
+                f"{older if self.sqlite_file.exists() else ''}"
+            )
         if self.dsn is None:
-            return f"sqlite:///{self.home.absolute() / 'penstock.db'}"
+            return f"sqlite:///{self.sqlite_file}"
         return _with_driver(self.dsn.get_secret_value())
 
 
@@ -323,7 +345,7 @@ def retired_model_warnings(settings: Settings) -> list[str]:
 def masked(settings: Settings) -> dict[str, Any]:
     """Effective values with every secret hidden, for people to read."""
     plain = settings.model_dump(mode="json")
-    plain["dsn"] = mask_url(settings.database_url)
+    plain["dsn"] = told_database(settings)
     if settings.redis_url is not None:
         plain["redis_url"] = mask_url(settings.redis_url.get_secret_value())
     if settings.s3_endpoint_url is not None:
@@ -331,6 +353,13 @@ def masked(settings: Settings) -> dict[str, Any]:
     for name in ("groq_api_key", "s3_access_key_id", "s3_secret_access_key", "s3_session_token"):
         plain[name] = "********" if getattr(settings, name) else None
     return plain
+
+
+def told_database(settings: Settings) -> str:
+    """The database for people to read, also when it cannot be used now."""
+    if settings.waits_for_postgres:
+        return f"Postgres in {settings.postgres_folder}, not running (penstock up)"
+    return mask_url(settings.database_url)
 
 
 def effective_values(settings: Settings) -> list[tuple[str, Any, str]]:

@@ -21,9 +21,11 @@ from entrypoints.cli import (
     servers,
     sources,
     status,
+    up,
     worker,
     workers,
 )
+from entrypoints.cli.joining import join_installation
 from entrypoints.cli.output import print_error, print_json
 from penstock import __version__
 from penstock.errors import PenstockError, UsageError
@@ -54,6 +56,7 @@ app.command("maintain")(maintain.maintain)
 app.command("status")(status.status)
 app.command("config")(config.config)
 app.command("doctor")(doctor.doctor)
+app.command("up")(up.up)
 app.command("down")(servers.down)
 app.command("demo")(demo.demo)
 
@@ -66,11 +69,14 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, help="Show the version.")
     ] = False,
 ) -> None:
     del version
+    if context.invoked_subcommand != "up":
+        join_installation()
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from rich.text import Text
 from entrypoints.cli.output import Json, Tenant, console, print_json
 from penstock.bootstrap import App, open_app
 from penstock.errors import UsageError
-from penstock.search.query import HIT_END, HIT_START, Filters, Hit
+from penstock.search.query import HIT_END, HIT_START, Filters, Hit, parse_at_least
 from penstock.settings import load_settings
 
 
@@ -29,12 +29,17 @@ def search(
         list[str] | None,
         typer.Option(help="Only where an extracted field has a value: primary_skills=Python."),
     ] = None,
+    at_least: Annotated[
+        list[str] | None,
+        typer.Option(help="Only where an extracted number is this or more: salary_min=60000."),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many hits.")] = 10,
     json: Json = False,
 ) -> None:
     """Find documents by words, by meaning, or by both."""
     settings = load_settings()
-    filters = Filters(tenant or settings.tenant, source, profile, _fields(field or []))
+    fields, least = _fields(field or []), parse_at_least(at_least or [])
+    filters = Filters(tenant or settings.tenant, source, profile, fields, least)
     with open_app(settings) as app:
         hits = find(app, query, filters, mode, limit)
     if json:

@@ -1,4 +1,4 @@
-"""`penstock serve`: the HTTP API."""
+"""`penstock serve`: the HTTP API and the pages."""
 
 import logging
 from typing import Annotated
@@ -16,7 +16,7 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free one.")] = 8000,
 ) -> None:
-    """Serve the HTTP API until stopped. Other addresses than loopback need tokens."""
+    """Serve the API and the pages until stopped. Other addresses than loopback need tokens."""
     settings = load_settings()
     _refuse_open_door(settings, host)
     with open_app(settings):
@@ -24,13 +24,16 @@ def serve(
     import uvicorn
 
     from entrypoints.api.app import create_app
+    from entrypoints.dashboard.app import add_dashboard
 
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     guarded = "with tokens" if settings.asks_for_tokens else "without tokens, on this machine only"
-    errors.print(f"serving {guarded}; the API is described at /docs", highlight=False)
-    uvicorn.run(create_app(settings), host=host, port=port, log_level="info", access_log=False)
+    errors.print(f"serving {guarded}; pages at /ui, the API at /docs", highlight=False)
+    app = create_app(settings)
+    add_dashboard(app)
+    uvicorn.run(app, host=host, port=port, log_level="info", access_log=False)
 
 
 def _refuse_open_door(settings: Settings, host: str) -> None:

@@ -1,15 +1,19 @@
-"""`penstock down`: stops what was started in the background."""
+"""`penstock down`: stops what runs in the background, or in another terminal."""
 
-from entrypoints.cli.local_prefect import prefect_server
-from entrypoints.cli.output import Json, console, print_json
+from entrypoints.cli.joining import installation_home
+from entrypoints.cli.output import Json, console, errors, print_json
 from penstock.settings import load_settings
 
 
 def down(json: Json = False) -> None:
-    """Stop the local Prefect server of this home. It is started again when it is needed."""
-    settings = load_settings()
-    stopped = prefect_server(settings).stop()
+    """Stop `penstock up`, or the local Prefect server of this home. The data stay."""
+    home = installation_home(load_settings())
+    was_up = home.read() is not None
+    with errors.status("stopping …"):
+        stopped = home.stop()
     if json:
         print_json({"stopped": stopped})
-        return
-    console.print("the local Prefect server is stopped" if stopped else "nothing was running")
+    elif not stopped:
+        console.print("nothing was running")
+    else:
+        console.print("penstock is down" if was_up else "the local Prefect server is stopped")

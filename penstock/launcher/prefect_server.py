@@ -41,10 +41,12 @@ class PrefectServer:
         *,
         idle_seconds: float | None = 900,
         database_url: str | None = None,
+        port: int | None = None,
     ) -> None:
         self._folder = home.resolve() / "prefect"
         self._idle_seconds = idle_seconds
         self._database_url = database_url
+        self._wanted_port = port
         self._state_path = self._folder / "server.json"
         self.log_path = self._folder / "server.log"
 
@@ -115,12 +117,12 @@ class PrefectServer:
 
     def _start(self, patience: Patience) -> ServerAddress:
         for _ in range(_PORT_TRIES):
-            port = free_port()
+            port = self._wanted_port or free_port()
             phrase = self._phrase()
             self._spawn(port)
             if address := self._await_ready(phrase, patience):
                 return address
-            if not is_taken(port):
+            if self._wanted_port or not is_taken(port):
                 break
         raise self._failure("ended while it was starting")
 

@@ -106,6 +106,40 @@ def stop_tree(identity: ProcessIdentity, timeout_seconds: float) -> bool:
     return True
 
 
+def ask_children_to_end(pid: int, timeout_seconds: float) -> bool:
+    """Ask what a process has started, also meanwhile, to end; False when some did not."""
+    import psutil
+
+    asked: set[psutil.Process] = set()
+
+    def are_gone() -> bool:
+        with suppress(psutil.NoSuchProcess):
+            children = set(psutil.Process(pid).children())
+            for child in children - asked:
+                with suppress(psutil.NoSuchProcess):
+                    child.terminate()
+            asked.update(children)
+            return not children
+        return True
+
+    return wait_until(are_gone, timeout_seconds)
+
+
+def stop_alone(identity: ProcessIdentity, timeout_seconds: float) -> bool:
+    """The same for a process whose children are seen to by others."""
+    import psutil
+
+    process = identity.find()
+    if process is None:
+        return False
+    with suppress(psutil.NoSuchProcess):
+        process.terminate()
+        if not wait_until(lambda: not identity.is_alive(), timeout_seconds):
+            process.kill()
+            wait_until(lambda: not identity.is_alive(), _KILL_SECONDS)
+    return True
+
+
 def wait_until(
     condition: Callable[[], bool], timeout_seconds: float, interval_seconds: float = 0.05
 ) -> bool:

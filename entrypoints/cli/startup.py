@@ -1,0 +1,207 @@
+"""What `penstock up` starts, in which order, and with which settings."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from pydantic import SecretStr
+
+from penstock.bootstrap import open_app
+from penstock.errors import ServiceError
+from penstock.launcher.installation import Installation
+from penstock.launcher.installation_home import InstallationHome
+from penstock.launcher.marks import end_marked, mark_of, marked_environment
+from penstock.launcher.parts import PostgresPart, PrefectPart, ProcessPart
+from penstock.launcher.ports import LOOPBACK, answers_ok, free_port, is_taken
+from penstock.launcher.postgres_programs import find_programs
+from penstock.launcher.prefect_environment import client_environment
+from penstock.launcher.prefect_server import PrefectServer
+from penstock.launcher.processes import last_lines
+from penstock.launcher.valkey import answers_ping, valkey_command
+from penstock.readiness import check_readiness
+from penstock.settings import Settings, load_settings, mask_url
+
+POOL = "penstock"
+PREFECT_PORT = 4200
+# Flow runs have this long to give back what they do.
+WORKER_GRACE_SECONDS = 30.0
+_HEALTH_SECONDS = 2.0
+
+Step = Callable[[str], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True)
+class Startup:
+    """Each part in its turn. What is found is put into this process's environment, from where
+    the parts that come later, and those started again, have it."""
+
+    installation: Installation
+    home: InstallationHome
+    settings: Settings
+    step: Step
+
+    def run(self, workers: int, port: int) -> None:
+        self._refuse_missing_packages()
+        postgres = self._start_database()
+        self._start_redis()
+        with self.step("migrations"):
+            self._migrate()
+        self._start_prefect(postgres)
+        with self.step("deployments"):
+            self._install()
+        with self.step("workers"):
+            for number in range(1, workers + 1):
+                self._start_worker(number)
+        with self.step("api"):
+            self._start_api(port)
+
+    def _refuse_missing_packages(self) -> None:
+        """Now, while nothing is there yet that somebody could take for data."""
+        if self.settings.dsn is None:
+            find_programs()
+        if self.settings.redis_url is None:
+            valkey_command(self.home.valkey, free_port())
+
+    def _start_database(self) -> PostgresPart | None:
+        if self.settings.dsn is not None:
+            self._use_given("postgres", "PENSTOCK_DSN", self.settings.dsn)
+            return None
+        with self.step("postgres"):
+            part = PostgresPart(self.home.postgres)
+            self.installation.start(part)
+            self._use({"PENSTOCK_DSN": part.server.ensure_database("penstock")})
+        if self.settings.sqlite_file.exists():
+            self.installation.add_note(
+                f"what was ingested before is in {self.settings.sqlite_file}, which is not used "
+                f"now; PENSTOCK_DSN=sqlite:///{self.settings.sqlite_file} goes on with it"
+            )
+        return part
+
+    def _start_redis(self) -> None:
+        if self.settings.redis_url is not None:
+            self._use_given("valkey", "REDIS_URL", self.settings.redis_url)
+            return
+        with self.step("valkey"):
+            self.home.valkey.mkdir(exist_ok=True)
+            port = free_port()
+            address = f"redis://{LOOPBACK}:{port}/0"
+            command = valkey_command(self.home.valkey, port)
+            self._start_server("valkey", command, address, lambda: answers_ping(port))
+            self._use({"REDIS_URL": address})
+
+    def _migrate(self) -> None:
+        """Our own database without asking; another one only if it is empty."""
+        settings = load_settings()
+        if self.settings.dsn is None:
+            from penstock.store.database import Database
+            from penstock.store.migration import migrate
+
+            database = Database(settings.database_url)
+            try:
+                migrate(database)
+            finally:
+                database.close()
+        with open_app(settings) as app:
+            for name, found in check_readiness(app).items():
+                if not found["ok"]:
+                    raise ServiceError(f"{name} cannot be used: {found['detail']}")
+
+    def _start_prefect(self, postgres: PostgresPart | None) -> None:
+        named = os.environ.get("PREFECT_API_URL")
+        if named:
+            self._use_given("prefect", "PREFECT_API_URL", SecretStr(named))
+            return
+        with self.step("prefect"):
+            port = free_port() if is_taken(PREFECT_PORT) else PREFECT_PORT
+            server = PrefectServer(
+                self.home.folder,
+                idle_seconds=None,
+                database_url=_prefect_database(postgres) if postgres else None,
+                port=port,
+            )
+            self.installation.start(PrefectPart(server))
+            self._use(client_environment(self.home.folder / "prefect", port))
+        if postgres is None:
+            self.installation.add_note(
+                "Prefect keeps its own records in SQLite: the database that PENSTOCK_DSN names "
+                "is left to documents"
+            )
+
+    def _install(self) -> None:
+        """In a process of its own, since Prefect reads its settings when it is imported."""
+        mark = mark_of(self.installation.id, "install")
+        log_path = self.home.logs / "install.log"
+        with log_path.open("ab") as log:
+            done = subprocess.run(
+                [sys.executable, "-m", "deployments.install"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=marked_environment(mark),
+                start_new_session=True,
+                check=False,
+            )
+        end_marked(mark, grace_seconds=0)
+        if done.returncode:
+            raise ServiceError(
+                f"the deployments could not be made on {mask_url(os.environ['PREFECT_API_URL'])}. "
+                f"The log, {log_path}, ends with:\n{last_lines(log_path)}"
+            )
+
+    def _start_worker(self, number: int) -> None:
+        name = f"worker-{number}"
+        start = ["-m", "prefect", "worker", "start", "--pool", POOL, "--name", name]
+        # Told to end, it would kill its flow runs at once, and their work would wait for leases.
+        part = ProcessPart(
+            name,
+            [sys.executable, *start],
+            self.home.logs,
+            self.installation.id,
+            grace_seconds=WORKER_GRACE_SECONDS,
+            children_first=True,
+        )
+        self.installation.start(part)
+
+    def _start_api(self, wanted_port: int) -> None:
+        port = wanted_port or free_port()
+        serve = ["-m", "entrypoints.cli.main", "serve", "--host", LOOPBACK, "--port", str(port)]
+        self._start_server(
+            "api",
+            [sys.executable, *serve],
+            f"http://{LOOPBACK}:{port}",
+            lambda: answers_ok(port, "/health", _HEALTH_SECONDS),
+        )
+
+    def _start_server(
+        self,
+        name: str,
+        command: list[str],
+        address: str,
+        is_ready: Callable[[], bool],
+    ) -> None:
+        self.installation.start(
+            ProcessPart(
+                name,
+                command,
+                self.home.logs,
+                self.installation.id,
+                address=address,
+                is_ready=is_ready,
+            )
+        )
+
+    def _use_given(self, part: str, variable: str, address: SecretStr) -> None:
+        self.installation.add_given(part, mask_url(address.get_secret_value()), variable)
+        self._use({variable: address.get_secret_value()})
+
+    def _use(self, variables: dict[str, str]) -> None:
+        os.environ.update(variables)
+        self.installation.add_environment(variables)
+
+
+def _prefect_database(postgres: PostgresPart) -> str:
+    """A database of its own in the same server, by the driver that Prefect uses."""
+    return postgres.server.ensure_database("prefect").replace("+psycopg", "+asyncpg")

@@ -1,0 +1,265 @@
+"""`penstock up`: a whole installation in one command, its end, and its next life."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from penstock.launcher.postgres import PostgresServer
+from penstock.launcher.processes import wait_until
+from penstock.launcher.valkey import ValkeyServer
+from tests.e2e.commands import CommandLine
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+QUICK = {"EMBEDDING_BACKEND": "hash", "PREFECT_WORKER_QUERY_SECONDS": "1"}
+START_SECONDS = 180
+OURS = ["postgres", "valkey", "prefect", "worker-1", "worker-2", "api"]
+
+
+@dataclass
+class Life:
+    """One folder, and the `penstock up` that runs there, if it does."""
+
+    folder: Path
+    settings: dict[str, str] = field(default_factory=dict)
+    process: "subprocess.Popen[bytes] | None" = None
+
+    @property
+    def command(self) -> CommandLine:
+        return CommandLine(self.folder / "home", settings=QUICK | self.settings)
+
+    def up(self, *options: str) -> dict[str, Any]:
+        """Start it and wait for the board."""
+        command = [sys.executable, "-m", "entrypoints.cli.main", "up", "--json", "--port", "0"]
+        with (self.folder / "out").open("wb") as out, (self.folder / "err").open("wb") as err:
+            self.process = subprocess.Popen(
+                [*command, *options],
+                env=self.command.environment(),
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+            )
+        assert wait_until(lambda: self.has_ended() or bool(self.board()), START_SECONDS)
+        assert not self.has_ended(), self.said()
+        return self.board()
+
+    def board(self) -> dict[str, Any]:
+        with suppress(ValueError, FileNotFoundError):
+            board: dict[str, Any] = json.loads((self.folder / "out").read_text())
+            return board
+        return {}
+
+    def said(self) -> str:
+        return (self.folder / "err").read_text()
+
+    def has_ended(self) -> bool:
+        return self.process is None or self.process.poll() is not None
+
+    def send(self, number: signal.Signals) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(timeout=120)
+
+    def parts(self) -> dict[str, dict[str, Any]]:
+        status = self.command.run("status", "--json")
+        assert status.code == 0, status.err
+        return {part["name"]: part for part in status.json["parts"]}
+
+    def processes(self) -> list[str]:
+        """All that has to do with this folder, whoever started it."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.status() == psutil.STATUS_ZOMBIE:
+                    continue
+                words = [*process.cmdline(), *process.environ().values()]
+                if any(str(self.folder) in word for word in words):
+                    found.append(f"{process.pid} {process.cmdline()}")
+        return found
+
+    def write_documents(self, name: str, text: str) -> Path:
+        source = self.folder / name
+        source.mkdir()
+        for number in range(3):
+            words = f"{text} number {number}. " + "It grinds corn for the town. " * 20
+            (source / f"{number}.txt").write_text(words)
+        return source
+
+
+def open_life() -> Iterator[Life]:
+    """Directly below the temporary folder: pytest's own are closed to Postgres's account."""
+    with tempfile.TemporaryDirectory(prefix="penstock-up-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        life = Life(folder)
+        try:
+            yield life
+        finally:
+            life.command.run("down")
+            if not life.has_ended():
+                life.send(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def life() -> Iterator[Life]:
+    yield from open_life()
+
+
+@pytest.fixture
+def another_life() -> Iterator[Life]:
+    yield from open_life()
+
+
+@pytest.fixture
+def running(life: Life) -> Life:
+    """With two workers, whatever the test before did to it."""
+    if life.has_ended():
+        life.up("--workers", "2")
+    return life
+
+
+def test_what_the_board_names_is_there(running: Life) -> None:
+    board = running.board()
+    assert httpx.get(board["prefect_ui_url"]).status_code == 200
+    assert httpx.get(f"{board['prefect_api_url']}/health").json() is True
+    assert httpx.get(board["docs_url"]).status_code == 200
+    ready = httpx.get(f"{board['api_url']}/readyz").json()
+    assert ready["status"] == "ready"
+    assert ready["checks"]["redis"]["ok"] is True
+    assert board["workers"] == 2
+    assert Path(board["home"]) == running.folder / "home"
+    assert {"api.log", "worker-1.log", "valkey.log"} <= {
+        path.name for path in Path(board["logs"]).iterdir()
+    }
+
+
+def test_status_shows_each_part(running: Life) -> None:
+    parts = running.parts()
+    assert list(parts) == OURS
+    assert all(part["running"] and Path(part["log"]).exists() for part in parts.values())
+    assert all(psutil.pid_exists(part["pid"]) for part in parts.values())
+    shown = running.command.run("status").out
+    assert "worker-2" in shown
+    assert "not running" not in shown
+
+
+def test_commands_in_the_same_home_use_its_servers_without_being_told(running: Life) -> None:
+    source = running.write_documents("mills", "The windmill")
+    done = running.command.run("ingest", source)
+    assert done.code == 0, done.err
+    assert "windmill" in running.command.run("search", "windmill").out
+    told = running.command.run("status", "--json").json
+    assert told["database"] == running.board()["database"]
+    assert told["database"].startswith("postgresql")
+    assert not (running.folder / "home" / "penstock.db").exists()
+    hits = httpx.get(f"{running.board()['api_url']}/search", params={"q": "windmill"}).json()
+    assert len(hits["hits"]) == 3
+
+
+def test_a_deployment_is_run_by_a_worker(running: Life) -> None:
+    source = running.write_documents("wheels", "The waterwheel")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "prefect", "deployment", "run", "ingest/ingest"),
+            *("-p", f"source={source}", "--watch", "--watch-timeout", "120"),
+        ],
+        env={**running.command.environment(), "PREFECT_API_URL": board_url(running)},
+        cwd=running.folder,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "waterwheel" in running.command.run("search", "waterwheel").out
+
+
+def board_url(life: Life) -> str:
+    return str(life.board()["prefect_api_url"])
+
+
+def test_a_second_one_says_that_it_is_up_already(running: Life) -> None:
+    second = running.command.run("up", "--json")
+    assert second.code == 0
+    assert "already up" in second.err
+    assert second.json == running.board()
+
+
+def test_a_worker_that_is_killed_is_replaced(running: Life) -> None:
+    killed = running.parts()["worker-2"]["pid"]
+    os.kill(killed, signal.SIGKILL)
+    assert wait_until(lambda: "worker-2 runs again" in running.said(), 30), running.said()
+    assert running.parts()["worker-2"]["pid"] not in (killed, None)
+
+
+def test_it_ends_in_good_order_and_its_data_outlive_it_and_its_killing(running: Life) -> None:
+    source = running.write_documents("sails", "The sailcloth")
+    assert running.command.run("ingest", source).code == 0
+
+    assert running.send(signal.SIGINT) == 0
+    stops = [line for line in running.said().splitlines() if line.startswith("stopping")]
+    assert [line.split()[-1] for line in stops] == [
+        "api",
+        "workers",
+        "prefect",
+        "valkey",
+        "postgres",
+    ]
+    assert running.processes() == []
+    refused = running.command.run("search", "sailcloth")
+    assert refused.code == 1
+    assert "run `penstock up`" in refused.err.replace("\n", " ")
+    assert running.command.run("status").code == 1
+    assert not (running.folder / "home" / "penstock.db").exists()
+
+    running.up()
+    assert "sailcloth" in running.command.run("search", "sailcloth").out
+
+    running.send(signal.SIGKILL)
+    assert running.processes() != []
+    assert running.command.run("down", "--json").json == {"stopped": True}
+    assert running.processes() == []
+    assert running.command.run("down", "--json").json == {"stopped": False}
+
+
+def test_given_servers_are_used_and_none_of_that_kind_are_started(
+    another_life: Life, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    dsn = postgres.create_database("given_to_up")
+    with ValkeyServer(tmp_path) as valkey:
+        another_life.settings = {"PENSTOCK_DSN": dsn, "REDIS_URL": valkey.start()}
+        shown = another_life.command.run("up", "--detach", "--port", "0", "--json")
+        assert shown.code == 0, shown.err
+        assert shown.json["database"] == dsn
+        assert shown.json["redis"] == another_life.settings["REDIS_URL"]
+        assert "SQLite" in shown.json["notes"][0]
+        parts = another_life.parts()
+        given = {name: part["given_by"] for name, part in parts.items() if part["given_by"]}
+        assert given == {"postgres": "PENSTOCK_DSN", "valkey": "REDIS_URL"}
+        assert parts["prefect"]["running"] is True
+        assert httpx.get(f"{shown.json['api_url']}/readyz").json()["checks"]["redis"]["ok"] is True
+        assert not (another_life.folder / "home" / "postgres").exists()
+        assert not any("valkey-server" in line for line in another_life.processes())
+        assert another_life.command.run("down").code == 0
+    assert another_life.processes() == []
+
+
+def test_a_port_that_is_taken_is_refused_before_anything_starts(another_life: Life) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        refused = another_life.command.run("up", "--port", str(taken.getsockname()[1]))
+    assert refused.code == 2
+    assert "--port 0" in refused.err
+    assert not (another_life.folder / "home" / "postgres").exists()
