@@ -40,11 +40,22 @@ def start_ingest(run: Run) -> str:
         ) from error
 
 
+def flow_run_address(flow_run_id: str | None) -> str | None:
+    """Where Prefect's own pages show a flow run; nothing, when no server is known."""
+    from prefect.settings import get_current_settings
+
+    if flow_run_id is None:
+        return None
+    settings = get_current_settings()
+    pages = settings.ui_url or str(settings.api.url or "").removesuffix("/api")
+    return f"{pages.rstrip('/')}/runs/flow-run/{flow_run_id}" if pages else None
+
+
 def _start(client: "SyncPrefectClient", run: Run) -> str:
     start = partial(
         client.create_flow_run_from_deployment,
         client.read_deployment_by_name(DEPLOYMENT).id,
-        parameters={"source": run.location, "tenant": run.tenant_id, "run_id": run.id},
+        parameters={"source": run.source_name, "tenant": run.tenant_id, "run_id": run.id},
         tags=[f"tenant:{run.tenant_id}", f"source:{run.source_name}"],
     )
     # Not by the number alone: other databases, on the same Prefect server, have the same ones.

@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
@@ -105,46 +106,61 @@ def problem_response(
 
 def add_problem_handlers(app: FastAPI) -> None:
     """Have every error leave as a problem document."""
-    app.add_exception_handler(PenstockError, _of_penstock)
-    app.add_exception_handler(HTTPException, _of_http)
-    app.add_exception_handler(RequestValidationError, _of_validation)
-    app.add_exception_handler(Exception, _of_bug)
+    for kind in (PenstockError, HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(kind, _answer)
 
 
-def _of_penstock(request: Request, error: Exception) -> JSONResponse:
+async def _answer(request: Request, error: Exception) -> JSONResponse:
+    told = as_problem(request, error)
+    return problem_response(told.status, told.detail, headers=told.headers, **told.extra)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a caller is told of an error."""
+
+    status: int
+    detail: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def as_problem(request: Request, error: Exception) -> Told:
+    """Any error, as its caller should hear of it."""
+    if isinstance(error, PenstockError):
+        return _of_penstock(request, error)
+    if isinstance(error, Problem):
+        return Told(error.status_code, str(error.detail), error.headers or {}, error.extra)
+    if isinstance(error, HTTPException):
+        detail = _MEANINGS.get(str(error.detail), str(error.detail))
+        return Told(error.status_code, detail, error.headers or {})
+    if isinstance(error, RequestValidationError):
+        wrong = list_faults(error.errors())
+        return Told(422, f"{wrong[0]['where']}: {wrong[0]['what']}", extra={"errors": wrong})
+    return _of_bug(request, error)
+
+
+def _of_penstock(request: Request, error: PenstockError) -> Told:
     status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
     if status == 500:
         return _of_bug(request, error)
     if status in (429, 503):
         seconds = getattr(error, "retry_after_seconds", None) or RETRY_SECONDS
-        return busy_response(status, str(error), seconds)
-    if isinstance(error, RunRefused):
-        return problem_response(status, str(error), active_run_id=error.active_run_id)
-    return problem_response(status, str(error))
+        return _busy(status, str(error), seconds)
+    extra = {"active_run_id": error.active_run_id} if isinstance(error, RunRefused) else {}
+    return Told(status, str(error), extra=extra)
+
+
+def _busy(status: int, detail: str, seconds: float) -> Told:
+    wait = max(1, math.ceil(seconds))
+    told = f"{detail.rstrip('.')}; try again in {wait} s"
+    return Told(status, told, {"Retry-After": str(wait)})
 
 
 def busy_response(status: int, detail: str, seconds: float, **extra: Any) -> JSONResponse:
     """Not now; when to come back."""
-    wait = max(1, math.ceil(seconds))
-    headers = {"Retry-After": str(wait)}
-    told = f"{detail.rstrip('.')}; try again in {wait} s"
-    return problem_response(status, told, headers=headers, **extra)
-
-
-def _of_http(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    if isinstance(error, Problem):
-        return problem_response(
-            error.status_code, str(error.detail), headers=error.headers, **error.extra
-        )
-    detail = _MEANINGS.get(str(error.detail), str(error.detail))
-    return problem_response(error.status_code, detail, headers=error.headers)
-
-
-def _of_validation(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    wrong = list_faults(error.errors())
-    return problem_response(422, f"{wrong[0]['where']}: {wrong[0]['what']}", errors=wrong)
+    told = _busy(status, detail, seconds)
+    return problem_response(status, told.detail, headers=told.headers, **extra)
 
 
 def list_faults(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
@@ -158,10 +174,10 @@ def list_faults(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     ]
 
 
-def _of_bug(request: Request, error: Exception) -> JSONResponse:
+def _of_bug(request: Request, error: Exception) -> Told:
     if isinstance(error, ClientDisconnect):
         # Nobody is left to be told.
-        return problem_response(400, "the client went away before it had its answer")
+        return Told(400, "the client went away before it had its answer")
     # What went wrong may hold what others sent; it goes to the log, not to the caller.
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return problem_response(500, _BUG)
+    return Told(500, _BUG)

@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from penstock.documents import Stage
+from penstock.runs.timeline import quantiles, took_seconds
 from penstock.store.database import Tx
 from penstock.store.schema import (
     ACTIVE_RUN,
@@ -43,17 +44,20 @@ class StageFigures:
     latency_seconds: dict[float, float]
 
 
-def stage_figures(tx: Tx, stage: Stage) -> StageFigures:
-    waiting = _count(tx, stage, ItemStatus.PENDING)
-    rows = _newest_done(tx, stage)
+def stage_figures(tx: Tx, stage: Stage, tenant_id: str | None = None) -> StageFigures:
+    """Of all tenants together, or of one."""
+    of_stage = work_items.c.stage == stage
+    if tenant_id is not None:
+        of_stage = sa.and_(of_stage, work_items.c.tenant_id == tenant_id)
+    rows = _newest_done(tx, of_stage)
     return StageFigures(
-        waiting=waiting,
-        retrying=_count(tx, stage, ItemStatus.RETRY_PENDING),
-        processing=_count(tx, stage, ItemStatus.PROCESSING),
-        dead=_count(tx, stage, ItemStatus.FAILED),
-        oldest_waiting_seconds=_oldest_age(tx, stage),
+        waiting=_count(tx, of_stage, ItemStatus.PENDING),
+        retrying=_count(tx, of_stage, ItemStatus.RETRY_PENDING),
+        processing=_count(tx, of_stage, ItemStatus.PROCESSING),
+        dead=_count(tx, of_stage, ItemStatus.FAILED),
+        oldest_waiting_seconds=_oldest_age(tx, of_stage),
         done_per_second=_rate(tx, rows),
-        latency_seconds=_quantiles([_took(row) for row in rows]),
+        latency_seconds=quantiles([took_seconds(row) for row in rows], QUANTILES),
     )
 
 
@@ -101,9 +105,8 @@ def active_runs(tx: Tx) -> int:
     )
 
 
-def _count(tx: Tx, stage: Stage, status: ItemStatus) -> int:
-    c = work_items.c
-    counted = sa.select(sa.func.count()).where(c.stage == stage, c.status == status)
+def _count(tx: Tx, of_stage: sa.ColumnElement[bool], status: ItemStatus) -> int:
+    counted = sa.select(sa.func.count()).where(of_stage, work_items.c.status == status)
     if status in (ItemStatus.PENDING, ItemStatus.RETRY_PENDING):
         # Said literally, so that the small index of what waits is used and not the whole table.
         counted = counted.where(WAITING_ITEM)
@@ -112,23 +115,23 @@ def _count(tx: Tx, stage: Stage, status: ItemStatus) -> int:
     return int(tx.execute(counted).scalar_one())
 
 
-def _oldest_age(tx: Tx, stage: Stage) -> float:
+def _oldest_age(tx: Tx, of_stage: sa.ColumnElement[bool]) -> float:
     c = work_items.c
     # What has a lower priority than fresh work, as a backfill has, is meant to wait.
-    due = sa.and_(WAITING_ITEM, c.stage == stage, c.status == ItemStatus.PENDING, c.priority >= 0)
-    oldest: datetime | None = tx.execute(sa.select(sa.func.min(c.created_at)).where(due)).scalar()
-    return 0.0 if oldest is None else max(0.0, (tx.now - oldest).total_seconds())
+    due = sa.and_(WAITING_ITEM, of_stage, c.status == ItemStatus.PENDING, c.priority >= 0)
+    return age_seconds(tx, tx.execute(sa.select(sa.func.min(c.created_at)).where(due)).scalar())
 
 
-def _newest_done(tx: Tx, stage: Stage) -> list[sa.Row[Any]]:
+def age_seconds(tx: Tx, since: datetime | None) -> float:
+    """How long ago that was; of nothing, 0."""
+    return 0.0 if since is None else max(0.0, (tx.now - since).total_seconds())
+
+
+def _newest_done(tx: Tx, of_stage: sa.ColumnElement[bool]) -> list[sa.Row[Any]]:
     c = work_items.c
-    done = sa.and_(c.stage == stage, c.status == ItemStatus.COMPLETE, c.started_at.is_not(None))
+    done = sa.and_(of_stage, c.status == ItemStatus.COMPLETE, c.started_at.is_not(None))
     newest = sa.select(c.started_at, c.finished_at).where(done).order_by(c.id.desc())
     return list(tx.execute(newest.limit(SAMPLE)))
-
-
-def _took(row: sa.Row[Any]) -> float:
-    return max(0.0, float((row.finished_at - row.started_at).total_seconds()))
 
 
 def _rate(tx: Tx, rows: Sequence[sa.Row[Any]]) -> float:
@@ -142,10 +145,3 @@ def _rate(tx: Tx, rows: Sequence[sa.Row[Any]]) -> float:
     if len(recent) == SAMPLE:
         seconds = max((tx.now - recent[0]).total_seconds(), 0.001)
     return len(recent) / seconds
-
-
-def _quantiles(values: Sequence[float]) -> dict[float, float]:
-    ordered = sorted(values)
-    if not ordered:
-        return dict.fromkeys(QUANTILES, 0.0)
-    return {q: ordered[min(int(q * len(ordered)), len(ordered) - 1)] for q in QUANTILES}

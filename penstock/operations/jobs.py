@@ -1,5 +1,6 @@
 """Work items as operators see them: listed, shown, retried, cancelled, deleted."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -89,19 +90,27 @@ def count_jobs(tx: Tx, tenant_id: str) -> dict[str, dict[str, int]]:
 
 def show_job(tx: Tx, tenant_id: str, job_id: int) -> dict[str, Any]:
     """One job with the history of its failed attempts."""
+    (job,) = with_histories(tx, [_shown(_read(tx, tenant_id, job_id))])
+    return job
+
+
+def with_histories(tx: Tx, jobs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same jobs, each with its failed attempts, oldest first."""
     a = attempts.c
-    history = tx.execute(sa.select(attempts).where(a.item_id == job_id).order_by(a.id))
-    return _shown(_read(tx, tenant_id, job_id)) | {
-        "history": [
-            {
-                "attempt": row.attempt,
-                "owner": row.owner,
-                "error_class": row.error_class,
-                "message": row.message,
-                "failed_at": row.failed_at.isoformat(),
-            }
-            for row in history
-        ]
+    failed = sa.select(attempts).where(tx.among(a.item_id, [job["id"] for job in jobs]))
+    histories: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in tx.execute(failed.order_by(a.id)):
+        histories[row.item_id].append(_attempt(row))
+    return [job | {"history": histories[job["id"]]} for job in jobs]
+
+
+def _attempt(row: sa.Row[Any]) -> dict[str, Any]:
+    return {
+        "attempt": row.attempt,
+        "owner": row.owner,
+        "error_class": row.error_class,
+        "message": row.message,
+        "failed_at": row.failed_at.isoformat(),
     }
 
 

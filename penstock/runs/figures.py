@@ -1,6 +1,7 @@
 """What became of a run's documents, by stage and by change: counted, or kept from when it was."""
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -46,12 +47,15 @@ class RunFigures:
         return {"stages": stages, "changes": {str(one): n for one, n in self.changes.items()}}
 
 
-def read_figures(tx: Tx, run_id: int) -> RunFigures:
+def read_figures(tx: Tx, run_ids: Iterable[int]) -> dict[int, RunFigures]:
     """Those that were kept, if any were: what they were counted from may be gone."""
-    kept = tx.execute(sa.select(runs.c.figures).where(runs.c.id == run_id)).scalar()
-    if kept is not None:
-        return RunFigures.from_json(kept)
-    return RunFigures(_stages(tx, run_id), _changes(tx, run_id))
+    ids = set(run_ids)
+    kept = sa.select(runs.c.id, runs.c.figures).where(
+        tx.among(runs.c.id, ids), runs.c.figures.is_not(None)
+    )
+    found = {row.id: RunFigures.from_json(row.figures) for row in tx.execute(kept)}
+    unkept = ids - found.keys()
+    return found | _count_figures(tx, unkept) if unkept else found
 
 
 def keep_figures(database: Database, run_ids: Iterable[int]) -> None:
@@ -61,29 +65,38 @@ def keep_figures(database: Database, run_ids: Iterable[int]) -> None:
         ids = tx.execute(unkept.where(tx.among(runs.c.id, set(run_ids)))).scalars().all()
     for run_id in ids:
         with database.read() as tx:
-            found = read_figures(tx, run_id)
+            found = read_figures(tx, [run_id])[run_id]
         with database.write() as tx:
             # Whoever was first has counted everything.
             first = sa.update(runs).where(runs.c.id == run_id, runs.c.figures.is_(None))
             tx.execute(first.values(figures=found.as_json()))
 
 
-def _changes(tx: Tx, run_id: int) -> dict[Change, int]:
+def _count_figures(tx: Tx, run_ids: Collection[int]) -> dict[int, RunFigures]:
+    changes, items = _changes(tx, run_ids), _items(tx, run_ids)
+    return {
+        run_id: RunFigures(
+            {stage: _progress(items[run_id, stage]) for stage in Stage},
+            {change: changes.get((run_id, change), 0) for change in Change},
+        )
+        for run_id in run_ids
+    }
+
+
+def _changes(tx: Tx, run_ids: Collection[int]) -> dict[tuple[int, str], int]:
     c = run_documents.c
-    query = sa.select(c.change, sa.func.count()).where(c.run_id == run_id).group_by(c.change)
-    found = {row[0]: row[1] for row in tx.execute(query)}
-    return {change: found.get(change, 0) for change in Change}
+    counted = sa.select(c.run_id, c.change, sa.func.count()).where(tx.among(c.run_id, run_ids))
+    return {(row[0], row[1]): row[2] for row in tx.execute(counted.group_by(c.run_id, c.change))}
 
 
-def _stages(tx: Tx, run_id: int) -> dict[Stage, StageProgress]:
+def _items(tx: Tx, run_ids: Collection[int]) -> defaultdict[tuple[int, str], list[sa.Row[Any]]]:
     c = work_items.c
-    query = (
-        sa.select(c.stage, c.status, c.outcome, sa.func.count().label("items"))
-        .where(c.run_id == run_id)
-        .group_by(c.stage, c.status, c.outcome)
-    )
-    rows = tx.execute(query).all()
-    return {stage: _progress([row for row in rows if row.stage == stage]) for stage in Stage}
+    each = (c.run_id, c.stage, c.status, c.outcome)
+    counted = sa.select(*each, sa.func.count().label("items")).where(tx.among(c.run_id, run_ids))
+    found: defaultdict[tuple[int, str], list[sa.Row[Any]]] = defaultdict(list)
+    for row in tx.execute(counted.group_by(*each)):
+        found[row.run_id, row.stage].append(row)
+    return found
 
 
 def _progress(rows: list[sa.Row[Any]]) -> StageProgress:

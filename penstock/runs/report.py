@@ -10,7 +10,13 @@ import sqlalchemy as sa
 
 from penstock.documents import Stage
 from penstock.runs.figures import StageProgress, read_figures
-from penstock.runs.lifecycle import count_column, count_documents, read_run
+from penstock.runs.lifecycle import (
+    count_column,
+    count_documents,
+    read_run,
+    run_from,
+    select_runs,
+)
 from penstock.runs.spending import Spending, run_spending
 from penstock.runs.vocabulary import Change, DocumentStatus, Run
 from penstock.store.database import Tx
@@ -58,6 +64,10 @@ class RunReport:
             "status": self.run.status,
             "source": self.run.source_name,
             "tenant": self.run.tenant_id,
+            "flow_run_id": self.run.flow_run_id,
+            "created_at": self.run.created_at.isoformat(),
+            "started_at": _iso(self.run.started_at),
+            "finished_at": _iso(self.run.finished_at),
             "counts": {str(status): count for status, count in self.counts.items()},
             "changes": {str(change): count for change, count in self.changes.items()},
             "stages": {str(stage): asdict(done) for stage, done in self.stages.items()},
@@ -121,35 +131,47 @@ class FailureGroup:
 def report_run(tx: Tx, run_id: int, tenant_id: str | None = None) -> RunReport:
     """Everything about a run; for a finished one the counts are those it was finalized with."""
     run = read_run(tx, run_id, tenant_id)
-    times = tx.execute(sa.select(runs).where(runs.c.id == run_id)).one()
-    figures = read_figures(tx, run_id)
-    return RunReport(
-        run=run,
-        counts=count_documents(tx, run_id) if run.status.active else _final_counts(times),
-        stages=figures.stages,
-        changes=figures.changes,
-        spending=run_spending(tx, run_id),
-        seconds=_seconds(times.started_at, times.finished_at or tx.now),
-        listed=times.listed_at is not None,
-    )
+    (report,) = _report(tx, select_runs().where(runs.c.id == run.id))
+    return report
 
 
-def list_reports(tx: Tx, tenant_id: str, limit: int) -> list[RunReport]:
-    """The newest runs of a tenant."""
-    newest = sa.select(runs.c.id).where(runs.c.tenant_id == tenant_id).order_by(runs.c.id.desc())
-    return [report_run(tx, run_id) for run_id in tx.execute(newest.limit(limit)).scalars().all()]
+def list_reports(tx: Tx, tenant_id: str, limit: int, before: int | None = None) -> list[RunReport]:
+    """The newest runs of a tenant; `before` only those with smaller ids: where a page ended."""
+    newest = select_runs().where(runs.c.tenant_id == tenant_id).order_by(runs.c.id.desc())
+    if before is not None:
+        newest = newest.where(runs.c.id < before)
+    return _report(tx, newest.limit(limit))
+
+
+def _report(tx: Tx, chosen: sa.Select[Any]) -> list[RunReport]:
+    """Each thing is asked once for all of them, but for documents of runs that go on."""
+    rows = tx.execute(chosen).all()
+    ids = [row.id for row in rows]
+    figures, spending = read_figures(tx, ids), run_spending(tx, ids)
+    return [
+        RunReport(
+            run=run,
+            counts=count_documents(tx, run.id) if run.status.active else _final_counts(row),
+            stages=figures[run.id].stages,
+            changes=figures[run.id].changes,
+            spending=spending[run.id],
+            seconds=_seconds(run.started_at, run.finished_at or tx.now),
+            listed=row.listed_at is not None,
+        )
+        for run, row in ((run_from(row), row) for row in rows)
+    ]
 
 
 def list_documents(tx: Tx, run_id: int, limit: int | None = None) -> list[DocumentLine]:
     """The documents of a run, failures first."""
     failures_first = sa.case((run_documents.c.status == DocumentStatus.ERROR, 0), else_=1)
-    ordered = _select_documents(run_id).order_by(failures_first, run_documents.c.external_id)
+    ordered = select_documents(run_id).order_by(failures_first, run_documents.c.external_id)
     return [DocumentLine(**row._mapping) for row in tx.execute(ordered.limit(limit))]
 
 
 def list_failures(tx: Tx, run_id: int) -> list[DocumentLine]:
     """The documents of a run that failed."""
-    failed = _select_documents(run_id).where(run_documents.c.status == DocumentStatus.ERROR)
+    failed = select_documents(run_id).where(run_documents.c.status == DocumentStatus.ERROR)
     rows = tx.execute(failed.order_by(run_documents.c.external_id))
     return [DocumentLine(**row._mapping) for row in rows]
 
@@ -179,7 +201,7 @@ def _group(rows: Iterable[sa.Row[Any]]) -> FailureGroup:
     return FailureGroup(found[0].error_class or "unknown", found[0].together, tuple(lines))
 
 
-def _select_documents(run_id: int) -> sa.Select[Any]:
+def select_documents(run_id: int) -> sa.Select[Any]:
     columns = [run_documents.c[name] for name in DocumentLine.__dataclass_fields__]
     return sa.select(*columns).where(run_documents.c.run_id == run_id)
 
@@ -190,3 +212,7 @@ def _final_counts(row: sa.Row[Any]) -> dict[DocumentStatus, int]:
 
 def _seconds(started_at: datetime | None, until: datetime) -> float:
     return 0.0 if started_at is None else max((until - started_at).total_seconds(), 0.0)
+
+
+def _iso(value: datetime | None) -> str | None:
+    return None if value is None else value.isoformat()

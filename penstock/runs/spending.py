@@ -1,7 +1,10 @@
-"""Calls to models and what they cost: of a run, or of a tenant."""
+"""Calls to models and what they cost: of runs, or of a tenant."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, dataclass, fields
+from itertools import groupby
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -9,6 +12,7 @@ from penstock.store.database import Tx
 from penstock.store.schema import extractions, model_calls
 
 ACCEPTED = "accepted"
+Key = TypeVar("Key", int, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,10 @@ class ModelSpending:
     cached_tokens: int
     seconds: float
     cost_usd: float
+
+
+_SHOWN = tuple(one.name for one in fields(ModelSpending))
+_SUMMED = _SHOWN[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,38 +62,53 @@ class Spending:
         }
 
 
-def run_spending(tx: Tx, run_id: int) -> Spending:
-    return _spending(tx, model_calls.c.run_id == run_id, extractions.c.run_id == run_id)
+def run_spending(tx: Tx, run_ids: Collection[int]) -> dict[int, Spending]:
+    """Every one of these runs is there."""
+    return _spending(tx, "run_id", run_ids)
 
 
 def tenant_spending(tx: Tx, tenant_id: str) -> Spending:
-    return _spending(tx, model_calls.c.tenant_id == tenant_id, extractions.c.tenant_id == tenant_id)
+    return _spending(tx, "tenant_id", [tenant_id])[tenant_id]
 
 
-def _spending(tx: Tx, calls: sa.ColumnElement[bool], answers: sa.ColumnElement[bool]) -> Spending:
-    fell_back = extractions.c.fallback_reason.is_not(None)
-    fallbacks = sa.select(sa.func.count()).where(answers, fell_back)
-    return Spending(
-        models=_by_model(tx, calls),
-        rejections=_by_reason(tx, calls),
-        fallbacks=tx.execute(fallbacks).scalar_one(),
-    )
-
-
-def _by_model(tx: Tx, calls: sa.ColumnElement[bool]) -> dict[str, ModelSpending]:
-    c = model_calls.c
-    sums = [
-        sa.func.sum(column)
-        for column in (c.prompt_tokens, c.completion_tokens, c.cached_tokens, c.seconds, c.cost_usd)
-    ]
-    query = sa.select(c.model, sa.func.count(), *sums).where(calls).group_by(c.model)
+def _spending(tx: Tx, column: str, whose: Collection[Key]) -> dict[Key, Spending]:
+    calls, fallbacks = _calls(tx, column, whose), _fallbacks(tx, column, whose)
     return {
-        row[0]: ModelSpending(row[1], int(row[2]), int(row[3]), int(row[4]), row[5], float(row[6]))
-        for row in tx.execute(query.order_by(c.model))
+        one: Spending(_by_model(calls[one]), _by_reason(calls[one]), fallbacks.get(one, 0))
+        for one in whose
     }
 
 
-def _by_reason(tx: Tx, calls: sa.ColumnElement[bool]) -> dict[str, int]:
+def _calls(tx: Tx, column: str, whose: Collection[Key]) -> defaultdict[Key, list[sa.Row[Any]]]:
+    """Summed by model and outcome, in this order."""
     c = model_calls.c
-    query = sa.select(c.outcome, sa.func.count()).where(calls, c.outcome != ACCEPTED)
-    return {row[0]: row[1] for row in tx.execute(query.group_by(c.outcome).order_by(c.outcome))}
+    sums = [sa.func.sum(c[name]).label(name) for name in _SUMMED]
+    each = (c[column], c.model, c.outcome)
+    query = sa.select(c[column].label("whose"), c.model, c.outcome, sa.func.count().label("calls"))
+    query = query.add_columns(*sums).where(tx.among(c[column], whose)).group_by(*each)
+    found: defaultdict[Key, list[sa.Row[Any]]] = defaultdict(list)
+    for row in tx.execute(query.order_by(c.model, c.outcome)):
+        found[row.whose].append(row)
+    return found
+
+
+def _by_model(rows: Iterable[sa.Row[Any]]) -> dict[str, ModelSpending]:
+    shares = {model: list(found) for model, found in groupby(rows, key=lambda row: row.model)}
+    return {
+        model: ModelSpending(*(sum(getattr(row, name) for row in found) for name in _SHOWN))
+        for model, found in shares.items()
+    }
+
+
+def _by_reason(rows: Iterable[sa.Row[Any]]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for row in rows:
+        found[row.outcome] += row.calls
+    return {reason: calls for reason, calls in sorted(found.items()) if reason != ACCEPTED}
+
+
+def _fallbacks(tx: Tx, column: str, whose: Collection[Key]) -> dict[Key, int]:
+    c = extractions.c
+    fell_back = sa.and_(tx.among(c[column], whose), c.fallback_reason.is_not(None))
+    query = sa.select(c[column], sa.func.count()).where(fell_back).group_by(c[column])
+    return {row[0]: row[1] for row in tx.execute(query)}

@@ -67,7 +67,10 @@ class Run:
     status: RunStatus
     paused_reason: str | None
     error: str | None
+    flow_run_id: str | None
+    """Of Prefect; None before a flow has begun with it, and without Prefect."""
     created_at: datetime
+    started_at: datetime | None
     finished_at: datetime | None
 
 

@@ -1,16 +1,20 @@
 """What is searched for: the words, and the filters that every way of searching applies."""
 
+import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from decimal import Decimal
 from typing import Literal
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
+from penstock.errors import UsageError
 from penstock.store.database import Tx
 from penstock.store.schema import nodes, sources
 
+Way = Literal["text", "vector"]
 Mode = Literal["hybrid", "text", "vector"]
 # Marks around a hit inside a snippet. No document holds them: they are private-use characters.
 HIT_START, HIT_END = "\ue000", "\ue001"
@@ -29,6 +33,8 @@ class Filters:
     profile: str | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
     """Extracted fields: equal to this, or, for lists, holding this; case does not matter."""
+    at_least: Mapping[str, float] = field(default_factory=dict)
+    """Extracted fields that are numbers: this or more."""
 
     def conditions(self, tx: Tx) -> list[sa.ColumnElement[bool]]:
         found = [nodes.c.tenant_id == self.tenant_id, nodes.c.expired_at.is_(None)]
@@ -39,16 +45,27 @@ class Filters:
                 sources.c.tenant_id == self.tenant_id, sources.c.name == self.source
             )
             found.append(nodes.c.source_id.in_(named))
-        return found + [_has_value(tx, name, value) for name, value in self.fields.items()]
+        found += [_has_value(tx, name, value) for name, value in self.fields.items()]
+        return found + [_is_at_least(tx, name, least) for name, least in self.at_least.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """How well a node did in one way of searching: its place, from 1, and its score there."""
+
+    way: Way
+    place: int
+    score: float
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One node that matched, in one way of searching."""
+    """One node that matched."""
 
     seq: int
     score: float
     snippet: str | None = None
+    why: tuple[Match, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +78,7 @@ class Hit:
     score: float
     snippet: str
     """Hits stand between HIT_START and HIT_END."""
+    why: tuple[Match, ...]
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -69,6 +87,7 @@ class Hit:
             "url": self.url,
             "score": self.score,
             "snippet": self.snippet.replace(HIT_START, "<mark>").replace(HIT_END, "</mark>"),
+            "why": [asdict(match) for match in self.why],
         }
 
 
@@ -97,6 +116,47 @@ def _has_value_sqlite(name: str, value: str) -> sa.ColumnElement[bool]:
     one = sa.func.json_each(as_list).table_valued("value", name="one")
     same = sa.and_(found.c.key == name, sa.func.lower(one.c.value) == value.lower())
     return sa.exists(sa.select(sa.literal(1)).select_from(found.join(one, sa.true())).where(same))
+
+
+def _is_at_least(tx: Tx, name: str, least: float) -> sa.ColumnElement[bool]:
+    postgres = tx.connection.dialect.name == "postgresql"
+    return (_is_at_least_postgres if postgres else _is_at_least_sqlite)(name, least)
+
+
+def _is_at_least_postgres(name: str, least: float) -> sa.ColumnElement[bool]:
+    found = sa.type_coerce(nodes.c.fields, JSONB)[name]
+    # Exact numbers: one in a document may be larger than any float, and is no reason to fail.
+    wanted = sa.literal(Decimal(repr(least)), sa.Numeric())
+    # Only a CASE is sure to look at the type first.
+    is_number = sa.func.jsonb_typeof(found) == "number"
+    return sa.case((is_number, sa.cast(found, sa.Numeric()) >= wanted), else_=sa.false())
+
+
+def _is_at_least_sqlite(name: str, least: float) -> sa.ColumnElement[bool]:
+    found = sa.func.json_each(nodes.c.fields).table_valued("key", "value", "type", name="found")
+    is_number = sa.and_(found.c.key == name, found.c.type.in_(["integer", "real"]))
+    enough = sa.and_(is_number, found.c.value >= sa.literal(least, sa.Float()))
+    return sa.exists(sa.select(sa.literal(1)).select_from(found).where(enough))
+
+
+def parse_at_least(given: Iterable[str]) -> dict[str, float]:
+    """What people write as name=number, the name once."""
+    found: dict[str, float] = {}
+    for name, least in map(_parse_least, given):
+        if found.setdefault(name, least) != least:
+            raise UsageError(f"at least {name} is asked for twice: name each field once")
+    return found
+
+
+def _parse_least(one: str) -> tuple[str, float]:
+    name, _, number = one.partition("=")
+    try:
+        least = float(number)
+    except ValueError:
+        least = math.nan
+    if not name or not math.isfinite(least):
+        raise UsageError(f"at least {one}: write it as name=number")
+    return name, least
 
 
 def terms_of(query: str) -> list[str]:

@@ -13,6 +13,7 @@ LEASED_ITEM = sa.text("status = 'processing'")
 ITEM_OF_RUN = sa.text("run_id IS NOT NULL")
 ACTIVE_RUN = sa.text("status IN ('pending', 'initializing', 'ingesting')")
 ACTIVE_BACKFILL = sa.text("status = 'active'")
+FELL_BACK = sa.text("fallback_reason IS NOT NULL")
 
 sources = sa.Table(
     "sources",
@@ -107,6 +108,12 @@ extractions = sa.Table(
     sa.Column("extracted_at", UtcDateTime, nullable=False),
     sa.UniqueConstraint("tenant_id", "cache_key", name="uq_extractions_tenant_key"),
     sa.Index("ix_extractions_node", "node_id"),
+    sa.Index(
+        "ix_extractions_fallbacks",
+        "run_id",
+        sqlite_where=FELL_BACK,
+        postgresql_where=FELL_BACK,
+    ),
 )
 
 model_calls = sa.Table(
@@ -222,6 +229,7 @@ work_items = sa.Table(
         sqlite_where=WAITING_ITEM,
         postgresql_where=WAITING_ITEM,
     ),
+    sa.Index("ix_work_items_node", "node_id"),
     sa.Index(
         "ix_work_items_lease",
         "lease_expires_at",

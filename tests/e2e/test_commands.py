@@ -59,10 +59,12 @@ def test_the_way_of_a_document_from_folder_to_search(penstock: CommandLine, tmp_
     for mode in ("text", "vector", "hybrid"):
         hits = penstock.run("search", "sluice gate", "--mode", mode, "--limit", "1", "--json").json
         assert len(hits) == 1
-        assert set(hits[0]) == {"id", "title", "url", "score", "snippet"}
+        assert set(hits[0]) == {"id", "title", "url", "score", "snippet", "why"}
     only = penstock.run("search", "gates", "--field", "primary_skills=python", "--json").json
     assert len(only) == 2
     assert penstock.run("search", "gates", "--field", "primary_skills=cobol", "--json").json == []
+    assert penstock.run("search", "gates", "--at-least", "salary_min=1", "--json").json == []
+    assert penstock.run("search", "gates", "--at-least", "salary_min").code == 2
 
     assert penstock.run("runs", "--json").json[0]["run_id"] == report["run_id"]
     run = penstock.run("run", str(report["run_id"]), "--json").json

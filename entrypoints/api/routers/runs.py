@@ -132,7 +132,7 @@ def stream_events(
         app,
         request.is_disconnected,
         run_id,
-        after=_sequence_number(last_event_id, after),
+        after=sequence_number(last_event_id, after),
         stages=stage,
         level=level,
     )
@@ -140,7 +140,7 @@ def stream_events(
     return EventStream(lines, headers=headers)
 
 
-def _sequence_number(last_event_id: str | None, otherwise: int) -> int:
+def sequence_number(last_event_id: str | None, otherwise: int) -> int:
     """Browsers send back what they were sent; anything else is no number of ours."""
     given = last_event_id or ""
     is_ours = given.isascii() and given.isdecimal() and len(given) < len(str(LARGEST))

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 
 from entrypoints.api.deps import AppDep, ReadTenant
 from penstock.errors import UsageError
-from penstock.search.query import Filters
+from penstock.search.query import Filters, parse_at_least
 
 router = APIRouter(tags=["search"])
 
@@ -20,10 +20,12 @@ def search(
     source: str | None = None,
     profile: str | None = None,
     field: Annotated[list[str], Query(description="primary_skills=Python", max_length=20)] = [],  # noqa: B006 - FastAPI copies defaults
+    at_least: Annotated[list[str], Query(description="salary_min=60000", max_length=20)] = [],  # noqa: B006 - FastAPI copies defaults
     limit: Annotated[int, Query(ge=1, le=200)] = 10,
 ) -> dict[str, Any]:
     """Documents by words, by meaning, or by both, best first; hits are marked in the snippets."""
-    filters = Filters(tenant_id, _stored(source), _stored(profile), _pairs(field))
+    least = parse_at_least(_stored(one) or "" for one in at_least)
+    filters = Filters(tenant_id, _stored(source), _stored(profile), _pairs(field), least)
     hits = app.search(_stored(q) or "", filters, mode, limit)
     return {"query": q, "mode": mode, "hits": [hit.as_json() for hit in hits]}
 

@@ -26,9 +26,10 @@ def test_hits_are_ranked_and_marked(service: Service) -> None:
     assert set(answer) == {"query", "mode", "hits"}
     assert [hit["id"] for hit in answer["hits"]] == [best, other]
     hit = answer["hits"][0]
-    assert set(hit) == {"id", "title", "url", "score", "snippet"}
+    assert set(hit) == {"id", "title", "url", "score", "snippet", "why"}
     assert "<mark>" in hit["snippet"]
     assert "</mark>" in hit["snippet"]
+    assert hit["why"] == [{"way": "text", "place": 1, "score": hit["score"]}]
 
 
 @pytest.mark.parametrize("mode", ["text", "vector", "hybrid"])
@@ -48,6 +49,17 @@ def test_filters_narrow_in_every_mode(service: Service, mode: str) -> None:
     assert find(field="primary_skills=COBOL") == set()
     assert find(source="nobody") == set()
     assert len(service.find("sluice", mode=mode, limit=2)) == 2
+
+
+def test_a_number_narrows(service: Service) -> None:
+    service.steps.fields = {"salary_min": 60000}
+    paid = add_and_work(service, RESUME, classes=["Resume"], extract=True)
+    add_and_work(service, f"Plain. {RESUME}")
+
+    assert service.find("sluice", at_least="salary_min=60000") == [paid]
+    assert service.find("sluice", at_least=["salary_min=5e4", "salary_min=50000"]) == [paid]
+    assert service.find("sluice", at_least="salary_min=60000.5") == []
+    assert service.find("sluice", at_least="primary_skills=0") == []
 
 
 def test_a_source_narrows(service: Service, database: Database, tmp_path: Any) -> None:
@@ -86,6 +98,10 @@ def test_expired_and_foreign_documents_are_not_found(service: Service) -> None:
         ({"q": "a", "field": "no-equals-sign"}, 400),
         ({"q": "a", "field": "=value"}, 400),
         ({"q": "a", "field": ["skill=Python", "skill=COBOL"]}, 400),
+        ({"q": "a", "at_least": "years"}, 400),
+        ({"q": "a", "at_least": "years=many"}, 400),
+        ({"q": "a", "at_least": "years=nan"}, 400),
+        ({"q": "a", "at_least": ["years=1", "years=2"]}, 400),
         ({"q": "a", "tenant_id": ""}, 400),
         ({"q": "a", "tenant_id": "x" * 201}, 400),
     ],
@@ -116,3 +132,4 @@ def test_any_words_may_be_searched_for(service: Service, words: str) -> None:
     for mode in ("text", "vector", "hybrid"):
         service.get("/search", q=words, mode=mode)
     service.get("/search", q="sluice", field=f"{words}={words}", source=words, profile=words)
+    service.get("/search", q="sluice", at_least=f"{words}=1")

@@ -1,0 +1,97 @@
+"""How a run went over time: what was completed when, and how long it took."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from penstock.documents import Stage
+from penstock.runs.slowest import seconds_between
+from penstock.store.database import Tx
+from penstock.store.schema import runs, work_items
+from penstock.work.items import ItemStatus
+
+# How long stages take is told from about so many items, drawn evenly from the whole run.
+SAMPLE = 3000
+QUANTILES = (0.5, 0.95)
+_SHORTEST_SLICE = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Every stage is there, with a number for every slice."""
+
+    begun: datetime
+    ended: datetime
+    """When the run was finished; while it goes on, now."""
+    slice_seconds: float
+    done: dict[Stage, list[int]]
+    latency_seconds: dict[Stage, dict[float, float]]
+
+
+def run_timeline(tx: Tx, run_id: int, slices: int = 60) -> Timeline | None:
+    """None while nothing is completed, and when its items were forgotten."""
+    run = tx.execute(sa.select(runs).where(runs.c.id == run_id)).first()
+    if run is None or run.started_at is None:
+        return None
+    begun, ended = run.started_at, run.finished_at or tx.now
+    seconds = max((ended - begun).total_seconds() / slices, _SHORTEST_SLICE)
+    # What somebody retried by hand after the run had ended is not the run's.
+    completed = sa.and_(_completed(run_id), work_items.c.finished_at <= ended)
+    done = _done(tx, completed, begun, seconds, slices)
+    total = sum(map(sum, done.values()))
+    if not total:
+        return None
+    return Timeline(begun, ended, seconds, done, _latency(tx, completed, total))
+
+
+def quantiles(values: Sequence[float], wanted: Sequence[float]) -> dict[float, float]:
+    """Each is a value that was there; of nothing they are 0."""
+    ordered = sorted(values)
+    if not ordered:
+        return dict.fromkeys(wanted, 0.0)
+    return {q: ordered[min(int(q * len(ordered)), len(ordered) - 1)] for q in wanted}
+
+
+def took_seconds(row: sa.Row[Any]) -> float:
+    """Clocks of two processes may differ a little."""
+    return max(0.0, float((row.finished_at - row.started_at).total_seconds()))
+
+
+def _done(
+    tx: Tx, completed: sa.ColumnElement[bool], begun: datetime, slice_seconds: float, slices: int
+) -> dict[Stage, list[int]]:
+    c = work_items.c
+    since = seconds_between(tx, sa.literal(begun, c.finished_at.type), c.finished_at)
+    number = sa.cast(_whole(tx, since / slice_seconds), sa.Integer).label("number")
+    # By its name: written out twice, a value that is bound makes two expressions of it.
+    counted = sa.select(c.stage, number, sa.func.count()).group_by(c.stage, "number")
+    done = {stage: [0] * slices for stage in Stage}
+    for stage, slice_number, items in tx.execute(counted.where(completed)):
+        # The very last moment belongs to the last slice.
+        done[Stage(stage)][min(max(slice_number, 0), slices - 1)] += items
+    return done
+
+
+def _whole(tx: Tx, value: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    """Rounded down. SQLite, which may come without `floor`, cuts off by itself."""
+    return sa.func.floor(value) if tx.connection.dialect.name == "postgresql" else value
+
+
+def _latency(
+    tx: Tx, completed: sa.ColumnElement[bool], total: int
+) -> dict[Stage, dict[float, float]]:
+    c = work_items.c
+    # Odd, since items come in batches of a power of two: each place in one has its turn.
+    every = (total // SAMPLE) | 1
+    drawn = sa.and_(completed, c.started_at.is_not(None), c.id % every == 0)
+    took: dict[str, list[float]] = {stage: [] for stage in Stage}
+    for row in tx.execute(sa.select(c.stage, c.started_at, c.finished_at).where(drawn)):
+        took[row.stage].append(took_seconds(row))
+    return {stage: quantiles(took[stage], QUANTILES) for stage in Stage}
+
+
+def _completed(run_id: int) -> sa.ColumnElement[bool]:
+    return sa.and_(work_items.c.run_id == run_id, work_items.c.status == ItemStatus.COMPLETE)
