@@ -67,14 +67,19 @@ class Server:
 
     @property
     def environment(self) -> dict[str, str]:
-        own = {"PREFECT_HOME": str(self.home), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+        own = {
+            "PREFECT_HOME": str(self.home),
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "PREFECT_SERVER_UI_API_URL": self.api_url,
+            "PREFECT_SERVER_UI_ENABLED": "false",
+        }
         return {**own, **self.settings}
 
     def start(self) -> None:
         command = [sys.executable, "-m", "prefect", "server", "start", "--host", LOOPBACK]
         with (self.home / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "--port", str(self.port), "--no-ui"],
+                [*command, "--port", str(self.port)],
                 env={**os.environ, **self.environment},
                 stdout=log,
                 stderr=log,

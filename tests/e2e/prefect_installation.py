@@ -122,6 +122,7 @@ def open_installation(folder: Path, postgres: PostgresServer) -> Iterator[Instal
         server = opened.enter_context(
             running_server(
                 folder / "prefect",
+                PREFECT_SERVER_UI_ENABLED="true",
                 PREFECT_SERVER_DATABASE_CONNECTION_URL=theirs.replace("psycopg", "asyncpg"),
             )
         )

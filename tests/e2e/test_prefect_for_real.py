@@ -4,12 +4,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
 import sqlalchemy as sa
+from playwright.sync_api import Page
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.schedules import SCHEDULE_TYPES, IntervalSchedule
@@ -23,6 +25,7 @@ from penstock.runs.lifecycle import read_run, run_of_flow
 from penstock.runs.vocabulary import Run, RunStatus
 from penstock.store.schema import run_documents, workers
 from penstock.testing import Reply
+from tests.browser import keep_screenshot, open_browser, open_page
 from tests.e2e.prefect_installation import ROOT, Installation, open_installation
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -75,6 +78,28 @@ def python(installed: Installation, code: str) -> Any:
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
+@contextmanager
+def served(installed: Installation) -> Iterator[str]:
+    """`penstock serve` beside the installation; its address."""
+    address = f"http://127.0.0.1:{free_port()}"
+    port = address.rpartition(":")[2]
+    command = [sys.executable, "-m", "entrypoints.cli.main", "serve", "--port", port]
+    server = subprocess.Popen(command, cwd=ROOT, env=installed.environment)
+
+    def answers() -> bool:
+        try:
+            return httpx.get(f"{address}/health").status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    try:
+        assert wait_until(answers, 60)
+        yield address
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
 # Four doors
 
 
@@ -117,30 +142,15 @@ def test_a_flow_called_as_a_function(installed: Installation) -> None:
 def test_the_http_api(installed: Installation) -> None:
     source = installed.write_documents("by-api", 3)
     installed.run("entrypoints.cli.main", "source", "add", "mills", str(source))
-    port = free_port()
-    command = [sys.executable, "-m", "entrypoints.cli.main", "serve", "--port", str(port)]
-    served = subprocess.Popen(command, cwd=ROOT, env=installed.environment)
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
+    with served(installed) as address, httpx.Client(base_url=address, timeout=30) as http:
+        accepted = http.post("/runs", json={"source": "mills"})
+        assert accepted.status_code == 202, accepted.text
+        run_id = accepted.json()["run_id"]
 
-            def answers() -> bool:
-                try:
-                    return http.get("/health").status_code == 200
-                except httpx.HTTPError:
-                    return False
+        def is_over() -> bool:
+            return bool(http.get(f"/runs/{run_id}").json()["status"] == "finished")
 
-            assert wait_until(answers, 60)
-            accepted = http.post("/runs", json={"source": "mills"})
-            assert accepted.status_code == 202, accepted.text
-            run_id = accepted.json()["run_id"]
-
-            def is_over() -> bool:
-                return bool(http.get(f"/runs/{run_id}").json()["status"] == "finished")
-
-            assert wait_until(is_over, 120, interval_seconds=0.5), installed.logs()
-    finally:
-        served.terminate()
-        served.wait(timeout=30)
+        assert wait_until(is_over, 120, interval_seconds=0.5), installed.logs()
     assert audit_run(installed.app.database, run_id, 3).problems == []
 
 
@@ -301,3 +311,52 @@ def test_a_scheduled_backfill_fires_unless_its_deployment_is_paused(
         assert fired, f"{states()}\n{installed.logs()}"
     finally:
         client.delete_deployment_schedule(deployment.id, added.id)
+
+
+# Pages. Last: a browser has an event loop in this thread.
+
+
+def test_a_run_is_started_and_watched_on_a_page_and_found_in_prefects(
+    installed: Installation,
+) -> None:
+    installed.models.always(None, Reply().after(0.3))
+    source = installed.write_documents("by-page", 40)
+    (source / "empty.txt").write_text("")
+    installed.run("entrypoints.cli.main", "source", "add", "page-mills", str(source))
+    with (
+        served(installed) as address,
+        open_browser() as browser,
+        open_page(browser, address) as page,
+    ):
+        page.goto("/ui/runs")
+        page.get_by_label("Source: its name, or a URL").fill("page-mills")
+        page.get_by_role("button", name="Start a run").click()
+        page.wait_for_url("**/ui/runs/*")
+        summary = page.locator("#summary")
+        summary.get_by_text("ingesting", exact=True).wait_for(timeout=60_000)
+        keep_screenshot(page, "dashboard-run-live")
+        # Nobody loads the page again: it moves by itself, to the end.
+        summary.get_by_text("finished", exact=True).wait_for(timeout=120_000)
+        page.get_by_text("the run has ended").wait_for()
+        page.locator(".line", has_text="finished: 40 ready, 1 error").wait_for()
+        page.locator("#found").get_by_text("empty.txt", exact=True).wait_for()
+        keep_screenshot(page, "dashboard-run-finished")
+        flow_run = page.get_by_role("link", name="Flow run in Prefect").get_attribute("href")
+        assert flow_run
+        see_prefects_page(page, flow_run)
+    installed.models.always(None, Reply())
+
+
+def see_prefects_page(page: Page, flow_run: str) -> None:
+    page.goto(flow_run)
+    page.get_by_text("ingest page-mills").first.wait_for(timeout=60_000)
+    page.get_by_text("source:page-mills").first.wait_for()
+    page.get_by_text("run 1 finished: 40 ready, 1 error").first.wait_for()
+    keep_screenshot(page, "prefect-flow-run")
+    page.get_by_text("Artifacts", exact=True).last.click()
+    for artifact in ("run-1-summary", "run-1-progress", "run-1-failures"):
+        page.get_by_text(artifact, exact=True).last.wait_for()
+    keep_screenshot(page, "prefect-artifacts")
+    page.get_by_text("run-1-summary", exact=True).last.click()
+    page.get_by_text("Slowest documents").first.wait_for()
+    keep_screenshot(page, "prefect-summary")

@@ -1,0 +1,1 @@
+"""Pages to look at: runs, live logs, documents, search, queues and cost."""

@@ -1,0 +1,195 @@
+"""What the viewers of a run share: its new lines and its summary, read once for all of them."""
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from starlette.concurrency import run_in_threadpool
+
+from penstock.bootstrap import App
+from penstock.events.log import LogLine, newest_seq, read_log
+from penstock.runs.lifecycle import read_run
+
+LOOK_SECONDS = 0.5
+# A comment now and then keeps proxies from closing a stream in which nothing happens.
+PING_SECONDS = 15.0
+PAGE = 500
+# Lines that are kept for viewers; whoever is further behind reads them from the store.
+KEPT = 2000
+# A large run's summary takes longer to make: at most this share of the time goes into it.
+SUMMARY_SHARE = 0.1
+
+Summarize = Callable[[int], str]
+
+
+class Feeds:
+    """A feed for each run that somebody looks at."""
+
+    def __init__(self, app: App, summarize: Summarize) -> None:
+        self._app = app
+        self._summarize = summarize
+        self._feeds: dict[int, Feed] = {}
+
+    @contextmanager
+    def joined(self, run_id: int) -> Iterator["Feed"]:
+        """The run's feed, for as long as the block lasts. It goes with its last viewer."""
+        feed = self._feeds.get(run_id)
+        # One that has failed has viewers as long as they are slow to notice.
+        if feed is None or feed.failed:
+            feed = self._feeds[run_id] = Feed(self._app, run_id, self._summarize)
+        feed.viewers += 1
+        try:
+            yield feed
+        finally:
+            feed.viewers -= 1
+            if not feed.viewers:
+                if self._feeds.get(run_id) is feed:
+                    del self._feeds[run_id]
+                feed.close()
+
+
+class Feed:
+    """Looks at one run, for any number of viewers."""
+
+    def __init__(self, app: App, run_id: int, summarize: Summarize) -> None:
+        self.viewers = 0
+        self._app = app
+        self._run_id = run_id
+        self._summarize = summarize
+        self._lines: deque[LogLine] = deque(maxlen=KEPT)
+        # What came after this line is among the kept ones; unknown until the first look.
+        self._complete_after: int | None = None
+        self._newest = 0
+        self._summary = ""
+        self._summary_due_at = 0.0
+        self._version = 0
+        self._ended = False
+        self._changed = asyncio.Condition()
+        self._failure: BaseException | None = None
+        self._looking = asyncio.create_task(self._look())
+
+    @property
+    def failed(self) -> bool:
+        return self._failure is not None
+
+    def close(self) -> None:
+        self._looking.cancel()
+
+    async def follow(self, after: int) -> AsyncIterator[str]:
+        """Server-sent events: every line after `after`, the summary whenever it changes, and the
+        end."""
+        seen = 0
+        while True:
+            version, ended = self._version, self._ended
+            if version != seen:
+                seen = version
+                yield _event("summary", json.dumps({"html": self._summary}))
+            lines = await self._after(after)
+            if lines:
+                after = lines[-1].seq
+                yield "".join(_event("log", _line(line), line.seq) for line in lines)
+                continue
+            if ended:
+                yield _event("end", json.dumps({"run_id": self._run_id}))
+                return
+            if not await self._wait(seen, after):
+                yield ": still here\n\n"
+
+    async def _after(self, after: int) -> list[LogLine]:
+        if self._complete_after is None or after < self._complete_after:
+            return await run_in_threadpool(_read_lines, self._app, self._run_id, after)
+        return [line for line in self._lines if line.seq > after]
+
+    async def _wait(self, version: int, after: int) -> bool:
+        """Until there is something new; False when nothing was for a while."""
+
+        def is_new() -> bool:
+            moved = self._version != version or self._newest > after
+            return moved or self._ended or self._failure is not None
+
+        try:
+            async with self._changed:
+                await asyncio.wait_for(self._changed.wait_for(is_new), PING_SECONDS)
+        except TimeoutError:
+            return False
+        if self._failure is not None:
+            # The stream breaks, the browser connects again, and goes on where it was.
+            raise self._failure
+        return True
+
+    async def _look(self) -> None:
+        try:
+            while not self._ended:
+                await self._look_once()
+                if not self._ended:
+                    await asyncio.sleep(LOOK_SECONDS)
+        except Exception as error:
+            self._failure = error
+            await self._tell()
+
+    async def _look_once(self) -> None:
+        found = await run_in_threadpool(
+            _look_at, self._app, self._run_id, self._newest, first=self._complete_after is None
+        )
+        if self._complete_after is None:
+            self._complete_after = self._newest = found.newest
+        for line in found.lines:
+            if len(self._lines) == KEPT:
+                self._complete_after = self._lines[0].seq
+            self._lines.append(line)
+            self._newest = line.seq
+        await self._renew_summary(ended=not found.active)
+        # Only with nothing left to read: lines that were written last belong to the run, too.
+        self._ended = not found.active and not found.lines
+        await self._tell()
+
+    async def _renew_summary(self, *, ended: bool) -> None:
+        now = time.monotonic()
+        if not ended and now < self._summary_due_at:
+            return
+        made = await run_in_threadpool(self._summarize, self._run_id)
+        took = time.monotonic() - now
+        self._summary_due_at = now + max(1.0, took / SUMMARY_SHARE)
+        if made != self._summary:
+            self._summary = made
+            self._version += 1
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    active: bool
+    newest: int
+    lines: list[LogLine]
+
+
+def _look_at(app: App, run_id: int, after: int, *, first: bool) -> _Look:
+    with app.database.read() as tx:
+        # Asked first: what is written before the run's end is found by the read after it.
+        active = read_run(tx, run_id).status.active
+    with app.database.read() as tx:
+        if first:
+            return _Look(active, newest_seq(tx, run_id), [])
+        lines = read_log(tx, run_id, after=after, limit=PAGE)
+    return _Look(active, lines[-1].seq if lines else after, lines)
+
+
+def _read_lines(app: App, run_id: int, after: int) -> list[LogLine]:
+    with app.database.read() as tx:
+        return read_log(tx, run_id, after=after, limit=PAGE)
+
+
+def _line(line: LogLine) -> str:
+    return json.dumps(line.as_json(), ensure_ascii=False)
+
+
+def _event(name: str, data: str, number: int | None = None) -> str:
+    head = f"id: {number}\n" if number is not None else ""
+    return f"{head}event: {name}\ndata: {data}\n\n"

@@ -1,0 +1,62 @@
+"""Forms that change something: only those that this server's own pages have sent."""
+
+import hmac
+import secrets
+from typing import Annotated
+
+from fastapi import Depends, Request
+from starlette.datastructures import FormData
+
+from entrypoints.api.problems import Problem
+
+CSRF = "penstock_csrf"
+_FIELDS = 50
+
+
+def csrf_of(request: Request) -> str:
+    """The secret that a browser has in a cookie and pages repeat in their forms."""
+    known: str | None = request.cookies.get(CSRF)
+    if known and len(known) >= 32:
+        return known
+    if not hasattr(request.state, "csrf"):
+        request.state.csrf = secrets.token_urlsafe(32)
+    made: str = request.state.csrf
+    return made
+
+
+async def read_form(request: Request) -> FormData:
+    """The form, if one of our own pages sent it."""
+    _refuse_other_sites(request)
+    form = await request.form(max_files=0, max_fields=_FIELDS)
+    known, given = request.cookies.get(CSRF, ""), str(form.get("csrf", ""))
+    if not known or not hmac.compare_digest(known.encode(), given.encode()):
+        raise Problem(
+            403, "this form is not of this session: go back, load the page again, and repeat it"
+        )
+    return form
+
+
+def _refuse_other_sites(request: Request) -> None:
+    """What browsers say by themselves about where a form stood."""
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    origin = request.headers.get("origin")
+    here = request.headers.get("host")
+    elsewhere = origin is not None and origin.partition("://")[2] != here
+    if site not in ("same-origin", "none") or elsewhere:
+        raise Problem(403, "this form was sent from another site")
+
+
+def text_of(form: FormData, name: str) -> str | None:
+    """What somebody typed; nothing, if it is empty."""
+    given = str(form.get(name, "")).replace("\x00", "\ufffd").strip()
+    return given or None
+
+
+def number_of(form: FormData, name: str) -> int:
+    given = text_of(form, name) or ""
+    if not (given.isascii() and given.isdecimal() and len(given) < 19):
+        raise Problem(400, f"{name} is not a number: load the page again")
+    return int(given)
+
+
+Form = Annotated[FormData, Depends(read_form)]

@@ -1,0 +1,42 @@
+// The events of a run, without a gap and without a repeat, however often the connection breaks.
+
+const FIRST_WAIT = 500;
+const LONGEST_WAIT = 10000;
+
+export class RunStream {
+  constructor(address, after, told) {
+    this.address = address;
+    this.last = after;
+    this.told = told;
+    this.wait = FIRST_WAIT;
+  }
+
+  open() {
+    this.events = new EventSource(`${this.address}?after=${this.last}`);
+    this.events.addEventListener("open", () => {
+      this.wait = FIRST_WAIT;
+      this.told.found();
+    });
+    this.events.addEventListener("log", (event) => this.takeLine(event));
+    this.events.addEventListener("summary", (event) => this.told.summary(JSON.parse(event.data).html));
+    this.events.addEventListener("end", () => {
+      this.events.close();
+      this.told.end();
+    });
+    // Browsers connect again by themselves, but give up when a server answers with an error, as
+    // one that is being restarted does. We always begin anew, after the last line we have.
+    this.events.addEventListener("error", () => {
+      this.events.close();
+      this.told.lost();
+      setTimeout(() => this.open(), this.wait);
+      this.wait = Math.min(this.wait * 2, LONGEST_WAIT);
+    });
+  }
+
+  takeLine(event) {
+    const line = JSON.parse(event.data);
+    if (line.seq <= this.last) return;
+    this.last = line.seq;
+    this.told.line(line);
+  }
+}
