@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
+FIND_BROWSER := { command -v chromium || command -v chromium-browser || command -v google-chrome; } > /dev/null
 PACKAGES := penstock flows tasks blocks deployments entrypoints
 
-.PHONY: setup demo test check bench clean
+.PHONY: setup browser demo test check bench clean
 
 setup: $(READY)
 
@@ -21,7 +22,13 @@ $(READY): uv.lock pyproject.toml
 demo: setup
 	$(VENV)/bin/penstock demo
 
-test: setup
+# Pages are tested in a real browser, from the system's packages where we may install them.
+browser:
+	@$(FIND_BROWSER) || echo "installing Chromium, for the tests of pages (a minute, once) ..."
+	@$(FIND_BROWSER) || { apt-get update -qq && apt-get install -y -qq chromium; } > /dev/null 2>&1 || true
+	@$(FIND_BROWSER) || echo "NO BROWSER on this machine, and none can be installed: tests of pages are skipped"
+
+test: setup browser
 	$(VENV)/bin/python -m pytest
 
 check: setup

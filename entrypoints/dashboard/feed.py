@@ -100,7 +100,9 @@ class Feed:
                 yield ": still here\n\n"
 
     async def _after(self, after: int) -> list[LogLine]:
-        if self._complete_after is None or after < self._complete_after:
+        if self._complete_after is None:
+            return []  # the first look is under way
+        if after < self._complete_after:
             return await run_in_threadpool(_read_lines, self._app, self._run_id, after)
         return [line for line in self._lines if line.seq > after]
 
