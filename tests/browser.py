@@ -57,7 +57,7 @@ def open_page(browser: Browser, base_url: str, **options: object) -> Iterator[Pa
         **options,  # type: ignore[arg-type]
     )
     page = context.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(60_000)
     faults: list[str] = []
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on(

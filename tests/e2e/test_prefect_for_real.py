@@ -198,6 +198,31 @@ def test_a_paused_pool_starts_nothing_until_it_goes_on(installed: Installation) 
     installed.wait_for_state(flow_run, "Completed")
 
 
+def test_a_queue_lets_through_no_more_than_its_limit(installed: Installation) -> None:
+    queue = installed.client.read_work_queue_by_name("llm", work_pool_name="penstock")
+    assert queue.concurrency_limit == 2
+    installed.client.update_work_queue(queue.id, concurrency_limit=1)
+    runs = [installed.deployment_run("process/drain-extraction", forever=True) for _ in range(2)]
+
+    def states() -> list[str]:
+        return sorted(installed.state_of(run) for run in runs)
+
+    try:
+        assert wait_until(lambda: "Running" in states(), 90, interval_seconds=0.5), states()
+        assert not wait_until(lambda: states() == ["Running", "Running"], 8), states()
+        [first] = [run for run in runs if installed.state_of(run) == "Running"]
+        installed.client.set_flow_run_state(first.id, Cancelling())
+        installed.wait_for_state(first, "Cancelled")
+        [second] = [run for run in runs if run.id != first.id]
+        installed.wait_for_state(second, "Running")
+    finally:
+        installed.client.update_work_queue(queue.id, concurrency_limit=2)
+        for run in runs:
+            installed.client.set_flow_run_state(run.id, Cancelling())
+    for run in runs:
+        installed.wait_for_state(run, "Cancelled")
+
+
 def test_a_cancelled_flow_run_leaves_an_aborted_run_behind(installed: Installation) -> None:
     installed.models.always(None, Reply().after(1.0))
     source = installed.write_documents("cancelled", 60)
@@ -333,7 +358,8 @@ def test_a_run_is_started_and_watched_on_a_page_and_found_in_prefects(
         page.get_by_role("button", name="Start a run").click()
         page.wait_for_url("**/ui/runs/*")
         summary = page.locator("#summary")
-        summary.get_by_text("ingesting", exact=True).wait_for(timeout=60_000)
+        summary.locator("[data-state=active]").wait_for()
+        page.locator(".line").nth(3).wait_for(timeout=120_000)
         keep_screenshot(page, "dashboard-run-live")
         # Nobody loads the page again: it moves by itself, to the end.
         summary.get_by_text("finished", exact=True).wait_for(timeout=120_000)
@@ -349,7 +375,7 @@ def test_a_run_is_started_and_watched_on_a_page_and_found_in_prefects(
 
 def see_prefects_page(page: Page, flow_run: str) -> None:
     page.goto(flow_run)
-    page.get_by_text("ingest page-mills").first.wait_for(timeout=60_000)
+    page.get_by_text("ingest page-mills").first.wait_for()
     page.get_by_text("source:page-mills").first.wait_for()
     page.get_by_text("run 1 finished: 40 ready, 1 error").first.wait_for()
     keep_screenshot(page, "prefect-flow-run")
