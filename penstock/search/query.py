@@ -21,6 +21,8 @@ HIT_START, HIT_END = "\ue000", "\ue001"
 
 # What people type has a few words; a whole page pasted in would be a statement without end.
 MOST_TERMS = 64
+# Of a text that begins with a number, that number.
+_BEGINNING = r"^([0-9]{1,15}(?:\.[0-9]{1,15})?)"
 _TERM = re.compile(r'"([^"]+)"|(\S+)')
 
 
@@ -34,7 +36,8 @@ class Filters:
     fields: Mapping[str, str] = field(default_factory=dict)
     """Extracted fields: equal to this, or, for lists, holding this; case does not matter."""
     at_least: Mapping[str, float] = field(default_factory=dict)
-    """Extracted fields that are numbers: this or more."""
+    """Extracted fields that are numbers, or ranges such as "5-7", which count by where they begin:
+    this or more."""
 
     def conditions(self, tx: Tx) -> list[sa.ColumnElement[bool]]:
         found = [nodes.c.tenant_id == self.tenant_id, nodes.c.expired_at.is_(None)]
@@ -127,15 +130,23 @@ def _is_at_least_postgres(name: str, least: float) -> sa.ColumnElement[bool]:
     found = sa.type_coerce(nodes.c.fields, JSONB)[name]
     # Exact numbers: one in a document may be larger than any float, and is no reason to fail.
     wanted = sa.literal(Decimal(repr(least)), sa.Numeric())
+    kind = sa.func.jsonb_typeof(found)
+    beginning = sa.func.substring(found.astext, _BEGINNING)
     # Only a CASE is sure to look at the type first.
-    is_number = sa.func.jsonb_typeof(found) == "number"
-    return sa.case((is_number, sa.cast(found, sa.Numeric()) >= wanted), else_=sa.false())
+    return sa.case(
+        (kind == "number", sa.cast(found, sa.Numeric()) >= wanted),
+        (kind == "string", sa.func.coalesce(sa.cast(beginning, sa.Numeric()) >= wanted, False)),
+        else_=sa.false(),
+    )
 
 
 def _is_at_least_sqlite(name: str, least: float) -> sa.ColumnElement[bool]:
     found = sa.func.json_each(nodes.c.fields).table_valued("key", "value", "type", name="found")
-    is_number = sa.and_(found.c.key == name, found.c.type.in_(["integer", "real"]))
-    enough = sa.and_(is_number, found.c.value >= sa.literal(least, sa.Float()))
+    is_number = found.c.type.in_(["integer", "real"])
+    is_range = sa.and_(found.c.type == "text", found.c.value.op("GLOB")("[0-9]*"))
+    # SQLite's CAST reads a text as far as it is a number.
+    number = sa.case((is_number, found.c.value), (is_range, sa.cast(found.c.value, sa.REAL())))
+    enough = sa.and_(found.c.key == name, number >= sa.literal(least, sa.Float()))
     return sa.exists(sa.select(sa.literal(1)).select_from(found).where(enough))
 
 

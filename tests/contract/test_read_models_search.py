@@ -63,7 +63,7 @@ def test_a_number_narrows_the_search_to_as_much_or_more(shelf: Shelf, mode: Mode
     shelf.put("Half more", fields={"years": 5.5})
     shelf.put("Huge", fields={"years": 10**400})
     shelf.put("Less", fields={"years": -7, "other": 9})
-    for odd in ("9", [9], {"n": 9}, True, None):
+    for odd in ("nine", "", "-9", [9], {"n": 9}, True, None):
         shelf.put("Odd", fields={"years": odd})
     shelf.put("Without")
 
@@ -75,6 +75,15 @@ def test_a_number_narrows_the_search_to_as_much_or_more(shelf: Shelf, mode: Mode
     assert titles(years=1e300) == ["Huge"]
     assert titles(years=-8, other=8.5) == ["Less"]
     assert titles(nothing=0) == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_range_counts_by_where_it_begins(shelf: Shelf, mode: Mode) -> None:
+    for years in ("5-7", "10+", "3.5 to 4", "12"):
+        shelf.put(years, fields={"years": years})
+    assert sorted(shelf.titles("mill", mode, at_least={"years": 5})) == ["10+", "12", "5-7"]
+    assert sorted(shelf.titles("mill", mode, at_least={"years": 3.6})) == ["10+", "12", "5-7"]
+    assert len(shelf.titles("mill", mode, at_least={"years": 3.5})) == 4
 
 
 def test_a_fraction_is_as_much_as_itself(shelf: Shelf) -> None:
