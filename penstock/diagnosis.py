@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from penstock.errors import ConfigurationError, PenstockError, SchemaMismatch
-from penstock.settings import RETIRED_MODELS, Settings, mask_url, retired_model_warnings
+from penstock.settings import (
+    RETIRED_MODELS,
+    Settings,
+    mask_url,
+    retired_model_warnings,
+    told_database,
+)
 from penstock.store.database import Database
 from penstock.store.migration import HEAD, current_revision
 from penstock.store.migration import check as check_schema
@@ -30,6 +36,18 @@ class Finding:
 
 def diagnose(settings: Settings, *, prefect: Callable[[], Finding]) -> Iterator[Finding]:
     """Every check, each on its own: one that fails does not hide the next."""
+    if settings.waits_for_postgres:
+        yield Finding("database", "failed", told_database(settings), "run `penstock up`")
+    else:
+        yield from _check_store(settings)
+    yield _check_redis(settings)
+    yield _check_models(settings)
+    yield _check_embedder(settings)
+    yield prefect()
+    yield _check_disk(settings)
+
+
+def _check_store(settings: Settings) -> Iterator[Finding]:
     database = Database(settings.database_url)
     try:
         connected = _check_database(database)
@@ -40,11 +58,6 @@ def diagnose(settings: Settings, *, prefect: Callable[[], Finding]) -> Iterator[
             yield from _check_switch(settings, database)
     finally:
         database.close()
-    yield _check_redis(settings)
-    yield _check_models(settings)
-    yield _check_embedder(settings)
-    yield prefect()
-    yield _check_disk(settings)
 
 
 def _check_database(database: Database) -> Finding:

@@ -9,7 +9,7 @@ from penstock.settings import load_settings
 from penstock.store.database import Database
 
 
-def findings(url: str, home: Path) -> dict[str, Finding]:
+def findings(url: str | None, home: Path) -> dict[str, Finding]:
     settings = load_settings(home=home, dsn=url)
     prefect = Finding("Prefect API", "ok", "not asked here")
     return {finding.what: finding for finding in diagnose(settings, prefect=lambda: prefect)}
@@ -39,3 +39,13 @@ def test_a_database_that_does_not_answer_is_found_with_advice(tmp_path: Path) ->
     assert unreachable.verdict == "failed"
     assert "PENSTOCK_DSN" in (unreachable.advice or "")
     assert "hidden" not in unreachable.detail
+
+
+def test_a_home_whose_own_postgres_is_down_is_told_to_start_it(tmp_path: Path) -> None:
+    (tmp_path / "postgres").mkdir()
+
+    found = findings(None, tmp_path)
+
+    assert found["database"].verdict == "failed"
+    assert "penstock up" in (found["database"].advice or "")
+    assert found["disk"].verdict == "ok"
