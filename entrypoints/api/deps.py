@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query, Request
 
+from entrypoints.api.loopback import refuse_strange_names
 from entrypoints.api.problems import Problem
 from entrypoints.api.ratelimit import TenantRates
 from entrypoints.api.tokens import (
@@ -38,6 +39,7 @@ async def get_principal(
     """Who asks, counted against what their tenant may ask in a minute."""
     reader: TokenReader | None = request.app.state.tokens
     if reader is None:
+        refuse_strange_names(request)
         tenant = request.app.state.penstock.settings.tenant
         return Principal(tenant, frozenset(Scope), bound=False)
     principal = reader.read(authorization)

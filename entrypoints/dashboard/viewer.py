@@ -7,7 +7,6 @@ from urllib.parse import unquote
 from fastapi import Depends, Request
 
 from entrypoints.api.deps import get_principal
-from entrypoints.api.loopback import is_loopback
 from entrypoints.api.problems import Problem
 from entrypoints.api.tokens import Principal, Scope, is_tenant_name
 
@@ -44,19 +43,8 @@ async def get_viewer(
 ) -> Viewer:
     if principal.bound:
         return Viewer(principal, principal.tenant_id)
-    _refuse_strange_names(request)
     chosen = unquote(request.cookies.get(TENANT, ""))
     return Viewer(principal, chosen if is_tenant_name(chosen) else principal.tenant_id)
-
-
-def _refuse_strange_names(request: Request) -> None:
-    """Nobody is asked for a token here, since only this machine can connect. A page elsewhere can
-    have its own name lead here, and read what it gets as its own: it cannot hide that name."""
-    host = request.headers.get("host", "")
-    # Without the port; an address with colons stands in brackets.
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    if not is_loopback(name.lower()):
-        raise Problem(403, f"open this page by the address of this machine, not as {host!r}")
 
 
 def _require(scope: Scope) -> object:

@@ -77,4 +77,5 @@ def replay_letters(request: Request, app: AppDep, viewer: Admin, form: Form) -> 
     ids = [number_of(form, "job")] if text_of(form, "job") else None
     with app.database.write() as tx:
         count = replay(tx, app.queue, viewer.tenant_id, Stage(named), ids=ids, limit=MAX_NODES)
-    return go_to(request, "/queues", f"{count} dead letters of {named} are tried again.")
+    letters = "dead letter of {} is" if count == 1 else "dead letters of {} are"
+    return go_to(request, "/queues", f"{count} {letters.format(named)} tried again.")

@@ -144,4 +144,4 @@ def _check_owner(app: App, tenant_id: str, run_id: int) -> None:
 def _retried(found: int, done: int) -> str:
     if not found:
         return "No job of this run has failed: documents that could not be fetched need a new run."
-    return f"{done} of {found} failed jobs are tried again."
+    return f"{done} of {found} failed {'job is' if found == 1 else 'jobs are'} tried again."

@@ -6,6 +6,8 @@ export class LogFilter {
   constructor(stages, level, text) {
     this.stages = stages;
     this.level = level;
+    // As it was typed: SQLite knows both cases of English letters only.
+    this.asked = text;
     this.text = text.toLowerCase();
   }
 
@@ -21,7 +23,7 @@ export class LogFilter {
     const query = new URLSearchParams();
     for (const stage of this.stages) query.append("stage", stage);
     if (this.level) query.set("level", this.level);
-    if (this.text) query.set("text", this.text);
+    if (this.asked) query.set("text", this.asked);
     return query;
   }
 }

@@ -2,7 +2,7 @@
 
 import { LineStore } from "./line_store.js";
 import { LogFilter } from "./log_filter.js";
-import { localTime } from "./page.js";
+import { lineTime } from "./page.js";
 
 const LINE = 20;
 const BEYOND = 10;
@@ -197,7 +197,7 @@ function drawnLine(line) {
   row.dataset.seq = line.seq;
   const about = line.document ? `${line.document}: ` : "";
   row.append(
-    part("faint", `${localTime(line.at)} `),
+    part("faint", `${lineTime(line.at)} `),
     part(`stage ${line.stage}`, `${line.stage} `),
     part("faint", about),
     part("message", line.message.replaceAll("\n", " ⏎ ")),

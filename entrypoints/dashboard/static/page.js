@@ -5,6 +5,18 @@ const format = new Intl.DateTimeFormat(undefined, {
   hour: "2-digit", minute: "2-digit", second: "2-digit",
 });
 
+const clock = new Intl.DateTimeFormat(undefined, {
+  hour: "2-digit", minute: "2-digit", second: "2-digit",
+});
+const shortDay = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
+
+/** Short, where there are many: the day only if it is not today. */
+export function lineTime(iso) {
+  const at = new Date(iso);
+  const today = at.toDateString() === new Date().toDateString();
+  return today ? clock.format(at) : `${shortDay.format(at)} ${clock.format(at)}`;
+}
+
 export function localTime(iso) {
   return format.format(new Date(iso));
 }

@@ -55,7 +55,7 @@ class Service:
         )
         self.database = database
         self.web = create_app(self.settings)
-        self.http = TestClient(self.web)
+        self.http = TestClient(self.web, base_url="http://127.0.0.1")
 
     def __enter__(self) -> Self:
         self.http.__enter__()

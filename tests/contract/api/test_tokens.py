@@ -99,6 +99,18 @@ def test_each_route_asks_for_a_token_and_for_its_scope(guarded: Service, route: 
     assert allowed.status_code in (200, 400, 404), allowed.text
 
 
+@pytest.mark.parametrize("route", SCOPES)
+def test_without_tokens_each_route_answers_only_to_names_of_this_machine(
+    service: Service, route: str
+) -> None:
+    _, options = SCOPES[route]
+
+    refused = ask(service, route, {"Host": "evil.example"}, **options)
+    assert "evil.example" in problem_of(refused, 403)["detail"]
+    answered = ask(service, route, {"Host": "localhost:8000"}, **options)
+    assert answered.status_code in (200, 400, 404), answered.text
+
+
 @pytest.mark.parametrize("route", sorted(OPEN))
 def test_open_routes_ask_nobody(guarded: Service, route: str) -> None:
     assert ask(guarded, route, {}).status_code == 200
