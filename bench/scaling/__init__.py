@@ -1,0 +1,1 @@
+"""What `python -m bench.scale` is made of."""
