@@ -185,14 +185,8 @@ class WorkQueue:
         return self._to_pending(tx, sa.and_(LEASED_ITEM, *conditions), renewed)
 
     def take_back(self, tx: Tx, ids: Sequence[int], *, rescued: bool, note: str) -> int:
-        """Make pending again what a dead worker held; a rescue is counted if it had begun.
-
-        Fresh work goes before its equals then: an item of a later stage is younger than a backlog
-        of earlier ones, behind which it would wait for long although its turn had come.
-        """
-        priority = work_items.c.priority
+        """Make pending again what a dead worker held; a rescue is counted if it had begun."""
         values = {
-            "priority": sa.case((priority >= 0, priority + 1), else_=priority),
             "rescues": work_items.c.rescues + (1 if rescued else 0),
             "error_message": _appended_once(note),
         }

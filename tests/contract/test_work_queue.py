@@ -228,21 +228,9 @@ def test_a_suspect_is_not_claimed_along_with_others(desk: Desk) -> None:
     suspect = desk.claim()
     desk.start(suspect)
     desk.later(61).sweep()
-    first, second = desk.enqueue(make_item(priority=2), make_item(priority=2))
+    first, second = desk.enqueue(make_item(priority=1), make_item(priority=1))
     assert desk.claim().ids == [first, second]
     assert desk.claim().ids == suspect.ids
-
-
-def test_what_was_interrupted_goes_before_an_older_backlog(desk: Desk) -> None:
-    desk.enqueue(*[make_item() for _ in range(5)])
-    backlog = desk.claim()
-    desk.enqueue(make_item())
-    younger = desk.claim()
-    assert len(younger.items) == 1
-    desk.release(backlog)
-    desk.later(61).sweep()
-    assert desk.claim(limit=1).ids == younger.ids
-    assert desk.claim().ids == backlog.ids
 
 
 def test_an_interrupted_backfill_still_waits_for_fresh_work(desk: Desk) -> None:
