@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any
 
+from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from penstock.bootstrap import App
@@ -15,6 +17,23 @@ LOOK_SECONDS = 0.5
 # A comment now and then keeps proxies from closing a stream in which nothing happens.
 PING_SECONDS = 15.0
 PAGE = 500
+LARGEST = 2**63 - 1
+
+
+class EventStream(StreamingResponse):
+    media_type = "text/event-stream"
+
+
+def sequence_number(last_event_id: str | None, otherwise: int) -> int:
+    """Browsers send back what they were sent; anything else is no number of ours."""
+    given = last_event_id or ""
+    is_ours = given.isascii() and given.isdecimal() and len(given) < len(str(LARGEST))
+    return int(given) if is_ours else otherwise
+
+
+def is_over(until: float | None) -> bool:
+    """Whether the token that a stream was asked for with has ended since."""
+    return until is not None and time.time() >= until
 
 
 async def stream_log(
@@ -25,19 +44,20 @@ async def stream_log(
     after: int,
     stages: Collection[str],
     level: str | None,
+    until: float | None,
 ) -> AsyncIterator[str]:
     """Every line after `after`, and `event: end` once the run has ended and all was sent."""
     quiet_seconds = 0.0
-    while not await is_disconnected():
+    while not await is_disconnected() and not is_over(until):
         lines, active = await run_in_threadpool(_read, app, run_id, after, stages, level)
         for line in lines:
             after = line.seq
-            yield _event(line)
+            yield log_event(line)
         if lines:
             quiet_seconds = 0.0
             continue
         if not active:
-            yield f"event: end\ndata: {json.dumps({'run_id': run_id})}\n\n"
+            yield end_event(run_id)
             return
         await asyncio.sleep(LOOK_SECONDS)
         quiet_seconds += LOOK_SECONDS
@@ -56,6 +76,10 @@ def _read(
         return read_log(tx, run_id, after=after, stages=stages, level=level, limit=PAGE), active
 
 
-def _event(line: LogLine) -> str:
+def log_event(line: LogLine) -> str:
     data: dict[str, Any] = line.as_json()
     return f"id: {line.seq}\nevent: log\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
+
+
+def end_event(run_id: int) -> str:
+    return f"event: end\ndata: {json.dumps({'run_id': run_id})}\n\n"

@@ -2,6 +2,7 @@
 
 from functools import partial
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from penstock.errors import ServiceError
 from penstock.runs.vocabulary import Run
@@ -42,13 +43,17 @@ def start_ingest(run: Run) -> str:
 
 def flow_run_address(flow_run_id: str | None) -> str | None:
     """Where Prefect's own pages show a flow run; nothing, when no server is known."""
-    from prefect.settings import get_current_settings
-
     if flow_run_id is None:
         return None
+    from prefect.settings import get_current_settings
+
     settings = get_current_settings()
-    pages = settings.ui_url or str(settings.api.url or "").removesuffix("/api")
-    return f"{pages.rstrip('/')}/runs/flow-run/{flow_run_id}" if pages else None
+    pages = urlsplit(settings.ui_url or str(settings.api.url or "").removesuffix("/api"))
+    if not pages.netloc:
+        return None
+    # Without a user and a password, which may stand in the address of the API.
+    shown = pages._replace(netloc=pages.netloc.rpartition("@")[2], query="", fragment="")
+    return f"{shown.geturl().rstrip('/')}/runs/flow-run/{flow_run_id}"
 
 
 def _start(client: "SyncPrefectClient", run: Run) -> str:

@@ -31,6 +31,8 @@ class Principal:
     scopes: frozenset[str]
     bound: bool
     """Whether the tenant was named by a token, so that no other one may be named."""
+    until: float | None = None
+    """When the token ends, in seconds since 1970."""
 
 
 def is_tenant_name(name: str) -> bool:
@@ -55,7 +57,7 @@ class TokenReader:
         tenant = claims.get("tenant") or claims.get("tenant_id")
         if not isinstance(tenant, str) or not is_tenant_name(tenant):
             raise _unauthorized("the token names no tenant that could be one: claim `tenant`")
-        return Principal(tenant, _scopes(claims), bound=True)
+        return Principal(tenant, _scopes(claims), bound=True, until=float(claims["exp"]))
 
     def _decode(self, token: str) -> dict[str, Any]:
         try:

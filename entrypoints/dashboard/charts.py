@@ -32,6 +32,8 @@ class Throughput:
 
     curves: list[Curve]
     most_per_second: float
+    latencies: list[Curve]
+    most_seconds: float
     begun: datetime
     ended: datetime
     latency: dict[str, dict[float, float]]
@@ -71,14 +73,30 @@ def draw_timeline(timeline: Timeline) -> Throughput:
     ]
     latency = {str(stage): found for stage, found in timeline.latency_seconds.items() if found}
     per_second = most / timeline.slice_seconds if timeline.slice_seconds else 0.0
-    return Throughput(curves, per_second, timeline.begun, timeline.ended, latency)
+    medians = {stage: _carried(found) for stage, found in timeline.median_seconds.items()}
+    longest = max((max(found, default=0.0) for found in medians.values()), default=0.0)
+    latencies = [
+        Curve(str(stage), _points(found, longest)) for stage, found in medians.items() if any(found)
+    ]
+    return Throughput(
+        curves, per_second, latencies, longest, timeline.begun, timeline.ended, latency
+    )
 
 
-def _points(counts: Sequence[int], most: int) -> str:
-    step = WIDTH / max(1, len(counts) - 1)
+def _carried(found: Sequence[float | None]) -> list[float]:
+    """Where nothing was completed, what was last seen: a line without holes."""
+    carried, last = [], next((one for one in found if one is not None), 0.0)
+    for one in found:
+        last = last if one is None else one
+        carried.append(last)
+    return carried
+
+
+def _points(values: Sequence[float], most: float) -> str:
+    step = WIDTH / max(1, len(values) - 1)
     return " ".join(
-        f"{number * step:.1f},{HEIGHT - count / max(1, most) * HEIGHT:.1f}"
-        for number, count in enumerate(counts)
+        f"{number * step:.1f},{HEIGHT - (value / most * HEIGHT if most else 0):.1f}"
+        for number, value in enumerate(values)
     )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -10,14 +11,19 @@ from dataclasses import dataclass
 
 from starlette.concurrency import run_in_threadpool
 
+from entrypoints.api.events import (
+    LOOK_SECONDS,
+    PAGE,
+    PING_SECONDS,
+    end_event,
+    is_over,
+    log_event,
+)
 from penstock.bootstrap import App
-from penstock.events.log import LogLine, newest_seq, read_log
+from penstock.events.log import newest_seq, read_log
 from penstock.runs.lifecycle import read_run
 
-LOOK_SECONDS = 0.5
-# A comment now and then keeps proxies from closing a stream in which nothing happens.
-PING_SECONDS = 15.0
-PAGE = 500
+log = logging.getLogger(__name__)
 # Lines that are kept for viewers; whoever is further behind reads them from the store.
 KEPT = 2000
 # A large run's summary takes longer to make: at most this share of the time goes into it.
@@ -60,7 +66,7 @@ class Feed:
         self._app = app
         self._run_id = run_id
         self._summarize = summarize
-        self._lines: deque[LogLine] = deque(maxlen=KEPT)
+        self._lines: deque[_Line] = deque(maxlen=KEPT)
         # What came after this line is among the kept ones; unknown until the first look.
         self._complete_after: int | None = None
         self._newest = 0
@@ -69,58 +75,52 @@ class Feed:
         self._version = 0
         self._ended = False
         self._changed = asyncio.Condition()
-        self._failure: BaseException | None = None
+        self.failed = False
         self._looking = asyncio.create_task(self._look())
-
-    @property
-    def failed(self) -> bool:
-        return self._failure is not None
 
     def close(self) -> None:
         self._looking.cancel()
 
-    async def follow(self, after: int) -> AsyncIterator[str]:
+    async def follow(self, after: int, until: float | None = None) -> AsyncIterator[str]:
         """Server-sent events: every line after `after`, the summary whenever it changes, and the
-        end."""
+        end. Without an end when the viewer's token ends, or the run cannot be read: the browser
+        connects again, and goes on where it was."""
         seen = 0
-        while True:
+        while not self.failed and not is_over(until):
             version, ended = self._version, self._ended
             if version != seen:
                 seen = version
-                yield _event("summary", json.dumps({"html": self._summary}))
+                yield f"event: summary\ndata: {json.dumps({'html': self._summary})}\n\n"
             lines = await self._after(after)
             if lines:
                 after = lines[-1].seq
-                yield "".join(_event("log", _line(line), line.seq) for line in lines)
+                yield "".join(line.event for line in lines)
                 continue
             if ended:
-                yield _event("end", json.dumps({"run_id": self._run_id}))
+                yield end_event(self._run_id)
                 return
-            if not await self._wait(seen, after):
+            if not await self._wait(seen, after, until):
                 yield ": still here\n\n"
 
-    async def _after(self, after: int) -> list[LogLine]:
+    async def _after(self, after: int) -> "list[_Line]":
         if self._complete_after is None:
             return []  # the first look is under way
         if after < self._complete_after:
             return await run_in_threadpool(_read_lines, self._app, self._run_id, after)
         return [line for line in self._lines if line.seq > after]
 
-    async def _wait(self, version: int, after: int) -> bool:
+    async def _wait(self, version: int, after: int, until: float | None) -> bool:
         """Until there is something new; False when nothing was for a while."""
 
         def is_new() -> bool:
-            moved = self._version != version or self._newest > after
-            return moved or self._ended or self._failure is not None
+            return self._version != version or self._newest > after or self._ended or self.failed
 
+        left = PING_SECONDS if until is None else min(PING_SECONDS, until - time.time())
         try:
             async with self._changed:
-                await asyncio.wait_for(self._changed.wait_for(is_new), PING_SECONDS)
+                await asyncio.wait_for(self._changed.wait_for(is_new), max(0.0, left))
         except TimeoutError:
             return False
-        if self._failure is not None:
-            # The stream breaks, the browser connects again, and goes on where it was.
-            raise self._failure
         return True
 
     async def _look(self) -> None:
@@ -130,7 +130,9 @@ class Feed:
                 if not self._ended:
                     await asyncio.sleep(LOOK_SECONDS)
         except Exception as error:
-            self._failure = error
+            # Said once, and not by each of its viewers.
+            log.warning("run %d cannot be looked at: %s", self._run_id, error)
+            self.failed = True
             await self._tell()
 
     async def _look_once(self) -> None:
@@ -166,32 +168,32 @@ class Feed:
 
 
 @dataclass(frozen=True, slots=True)
+class _Line:
+    """A line as it is sent: written out once, however many look."""
+
+    seq: int
+    event: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Look:
     active: bool
     newest: int
-    lines: list[LogLine]
+    lines: list[_Line]
 
 
 def _look_at(app: App, run_id: int, after: int, *, first: bool) -> _Look:
     with app.database.read() as tx:
         # Asked first: what is written before the run's end is found by the read after it.
         active = read_run(tx, run_id).status.active
-    with app.database.read() as tx:
-        if first:
+    if first:
+        with app.database.read() as tx:
             return _Look(active, newest_seq(tx, run_id), [])
-        lines = read_log(tx, run_id, after=after, limit=PAGE)
+    lines = _read_lines(app, run_id, after)
     return _Look(active, lines[-1].seq if lines else after, lines)
 
 
-def _read_lines(app: App, run_id: int, after: int) -> list[LogLine]:
+def _read_lines(app: App, run_id: int, after: int) -> list[_Line]:
     with app.database.read() as tx:
-        return read_log(tx, run_id, after=after, limit=PAGE)
-
-
-def _line(line: LogLine) -> str:
-    return json.dumps(line.as_json(), ensure_ascii=False)
-
-
-def _event(name: str, data: str, number: int | None = None) -> str:
-    head = f"id: {number}\n" if number is not None else ""
-    return f"{head}event: {name}\ndata: {data}\n\n"
+        found = read_log(tx, run_id, after=after, limit=PAGE)
+    return [_Line(line.seq, log_event(line)) for line in found]

@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 from starlette.datastructures import FormData
 
 from entrypoints.api.problems import Problem
+from penstock.store.columns import storable
 
 CSRF = "penstock_csrf"
 _FIELDS = 50
@@ -48,7 +49,7 @@ def _refuse_other_sites(request: Request) -> None:
 
 def text_of(form: FormData, name: str) -> str | None:
     """What somebody typed; nothing, if it is empty."""
-    given = str(form.get(name, "")).replace("\x00", "\ufffd").strip()
+    given = str(storable(str(form.get(name, "")))).strip()
     return given or None
 
 

@@ -18,6 +18,7 @@ from penstock import __version__
 from penstock.search.query import HIT_END, HIT_START
 
 _SAID = "penstock_said"
+_LONGEST_SAID = 3000
 _FOLDER = Path(__file__).parent
 STATIC = _FOLDER / "static"
 
@@ -58,7 +59,9 @@ def render_part(template: str, **values: Any) -> str:
 def go_to(request: Request, path: str, said: str) -> RedirectResponse:
     """After a change: to the page that shows it, which says what was done."""
     response = RedirectResponse(f"{PREFIX}{path}", 303)
-    shown = quote(said[:500])
+    # What is not ASCII gets longer, and browsers drop what is too long.
+    while len(shown := quote(said)) > _LONGEST_SAID:
+        said = said[: len(said) // 2] + "…"
     put_cookie(response, _SAID, shown, secure=is_secure(request), max_age=60)
     return response
 

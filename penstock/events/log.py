@@ -71,17 +71,6 @@ class LogFilter:
             found.append(any_holds(tx, (c.message, c.document, c.source), self.text))
         return found
 
-    def takes(self, line: LogLine) -> bool:
-        """The same rule, for lines that are in memory already."""
-        if self.stages and line.stage not in self.stages:
-            return False
-        if line.level not in self.levels:
-            return False
-        wanted = (self.text or "").lower()
-        return any(
-            wanted in (one or "").lower() for one in (line.message, line.document, line.source)
-        )
-
 
 def read_log(
     tx: Tx,

@@ -13,6 +13,7 @@ from penstock.runs.timeline import quantiles, took_seconds
 from penstock.store.database import Tx
 from penstock.store.schema import (
     ACTIVE_RUN,
+    DEAD_ITEM,
     LEASED_ITEM,
     WAITING_ITEM,
     attempts,
@@ -112,6 +113,8 @@ def _count(tx: Tx, of_stage: sa.ColumnElement[bool], status: ItemStatus) -> int:
         counted = counted.where(WAITING_ITEM)
     elif status is ItemStatus.PROCESSING:
         counted = counted.where(LEASED_ITEM)
+    elif status is ItemStatus.FAILED:
+        counted = counted.where(DEAD_ITEM)
     return int(tx.execute(counted).scalar_one())
 
 

@@ -14,7 +14,7 @@ from penstock.pipeline.closing import close_failed
 from penstock.pipeline.telling import tell_failures
 from penstock.runs.lifecycle import try_finalize
 from penstock.store.database import Database, Tx
-from penstock.store.schema import ACTIVE_ITEM, attempts, nodes, work_items
+from penstock.store.schema import ACTIVE_ITEM, DEAD_ITEM, attempts, nodes, work_items
 from penstock.work.items import ACTIVE_STATUSES, ItemStatus, Verdict, WorkItem
 from penstock.work.queue import WorkQueue
 
@@ -59,6 +59,9 @@ class JobFilter:
             found.append(c.stage.in_(self.stages))
         if self.status is not None:
             found.append(c.status == self.status)
+        if self.status is ItemStatus.FAILED:
+            # Said literally, so that the small index of dead letters is used.
+            found.append(sa.and_(DEAD_ITEM))
         if self.node_id is not None:
             found.append(c.node_id == self.node_id)
         if self.run_id is not None:

@@ -29,6 +29,8 @@ class Timeline:
     slice_seconds: float
     done: dict[Stage, list[int]]
     latency_seconds: dict[Stage, dict[float, float]]
+    median_seconds: dict[Stage, list[float | None]]
+    """Half of a slice's items took no longer; None where nothing was completed."""
 
 
 def run_timeline(tx: Tx, run_id: int, slices: int = 60) -> Timeline | None:
@@ -44,7 +46,15 @@ def run_timeline(tx: Tx, run_id: int, slices: int = 60) -> Timeline | None:
     total = sum(map(sum, done.values()))
     if not total:
         return None
-    return Timeline(begun, ended, seconds, done, _latency(tx, completed, total))
+    took = _took(tx, completed, total)
+    return Timeline(
+        begun,
+        ended,
+        seconds,
+        done,
+        {stage: quantiles([one for _, one in took[stage]], QUANTILES) for stage in Stage},
+        {stage: _medians(took[stage], begun, seconds, slices) for stage in Stage},
+    )
 
 
 def quantiles(values: Sequence[float], wanted: Sequence[float]) -> dict[float, float]:
@@ -80,17 +90,28 @@ def _whole(tx: Tx, value: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
     return sa.func.floor(value) if tx.connection.dialect.name == "postgresql" else value
 
 
-def _latency(
+def _took(
     tx: Tx, completed: sa.ColumnElement[bool], total: int
-) -> dict[Stage, dict[float, float]]:
+) -> dict[Stage, list[tuple[datetime, float]]]:
+    """When some of the items were completed, and how long each of them took."""
     c = work_items.c
     # Odd, since items come in batches of a power of two: each place in one has its turn.
     every = (total // SAMPLE) | 1
     drawn = sa.and_(completed, c.started_at.is_not(None), c.id % every == 0)
-    took: dict[str, list[float]] = {stage: [] for stage in Stage}
+    took: dict[Stage, list[tuple[datetime, float]]] = {stage: [] for stage in Stage}
     for row in tx.execute(sa.select(c.stage, c.started_at, c.finished_at).where(drawn)):
-        took[row.stage].append(took_seconds(row))
-    return {stage: quantiles(took[stage], QUANTILES) for stage in Stage}
+        took[Stage(row.stage)].append((row.finished_at, took_seconds(row)))
+    return took
+
+
+def _medians(
+    took: Sequence[tuple[datetime, float]], begun: datetime, slice_seconds: float, slices: int
+) -> list[float | None]:
+    sorted_in: list[list[float]] = [[] for _ in range(slices)]
+    for finished_at, seconds in took:
+        number = int((finished_at - begun).total_seconds() / slice_seconds)
+        sorted_in[min(max(number, 0), slices - 1)].append(seconds)
+    return [quantiles(found, (0.5,))[0.5] if found else None for found in sorted_in]
 
 
 def _completed(run_id: int) -> sa.ColumnElement[bool]:

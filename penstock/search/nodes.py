@@ -43,6 +43,7 @@ def show_node(tx: Tx, tenant_id: str, node_id: str) -> dict[str, Any]:
     found = tx.execute(vector).first()
     return _summary(row) | {
         "text": row.body or "",
+        "fields": dict(row.fields),
         "metadata": dict(row.metadata) | given_part(row, "metadata"),
         "has_embedding": found is not None,
         "embedding_drift": found.drift if found else None,

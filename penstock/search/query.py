@@ -2,10 +2,10 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
@@ -38,6 +38,8 @@ class Filters:
     at_least: Mapping[str, float] = field(default_factory=dict)
     """Extracted fields that are numbers, or ranges such as "5-7", which count by where they begin:
     this or more."""
+    holding: Sequence[tuple[Sequence[str], str]] = ()
+    """Extracted fields, and a text that one of them, or one value of a list, has in it."""
 
     def conditions(self, tx: Tx) -> list[sa.ColumnElement[bool]]:
         found = [nodes.c.tenant_id == self.tenant_id, nodes.c.expired_at.is_(None)]
@@ -49,6 +51,9 @@ class Filters:
             )
             found.append(nodes.c.source_id.in_(named))
         found += [_has_value(tx, name, value) for name, value in self.fields.items()]
+        for names, text in self.holding:
+            part = f"%{_escaped(text)}%"
+            found.append(sa.or_(*[_has_value(tx, name, part, like=True) for name in names]))
         return found + [_is_at_least(tx, name, least) for name, least in self.at_least.items()]
 
 
@@ -94,22 +99,32 @@ class Hit:
         }
 
 
-def _has_value(tx: Tx, name: str, value: str) -> sa.ColumnElement[bool]:
+def _has_value(tx: Tx, name: str, value: str, *, like: bool = False) -> sa.ColumnElement[bool]:
     postgres = tx.connection.dialect.name == "postgresql"
-    return (_has_value_postgres if postgres else _has_value_sqlite)(name, value)
+    return (_has_value_postgres if postgres else _has_value_sqlite)(name, value, like)
 
 
-def _has_value_postgres(name: str, value: str) -> sa.ColumnElement[bool]:
+def _is_same(found: sa.ColumnElement[Any], value: str, like: bool) -> sa.ColumnElement[bool]:
+    lower = sa.func.lower(found)
+    return lower.like(value.lower(), escape="/") if like else lower == value.lower()
+
+
+def _escaped(text: str) -> str:
+    """So that LIKE takes it as it stands."""
+    return text.replace("/", "//").replace("%", "/%").replace("_", "/_")
+
+
+def _has_value_postgres(name: str, value: str, like: bool) -> sa.ColumnElement[bool]:
     found = sa.type_coerce(nodes.c.fields, JSONB)[name]
     as_list = sa.case(
         (sa.func.jsonb_typeof(found) == "array", found), else_=sa.func.jsonb_build_array(found)
     )
     values = sa.func.jsonb_array_elements_text(as_list).table_valued("value")
-    same = sa.func.lower(values.c.value) == value.lower()
+    same = _is_same(values.c.value, value, like)
     return sa.exists(sa.select(sa.literal(1)).select_from(values).where(same))
 
 
-def _has_value_sqlite(name: str, value: str) -> sa.ColumnElement[bool]:
+def _has_value_sqlite(name: str, value: str, like: bool) -> sa.ColumnElement[bool]:
     found = sa.func.json_each(nodes.c.fields).table_valued("key", "value", "type", name="found")
     as_list = sa.case(
         (found.c.type == "array", found.c.value),
@@ -117,7 +132,7 @@ def _has_value_sqlite(name: str, value: str) -> sa.ColumnElement[bool]:
         else_=sa.func.json_array(found.c.value),
     )
     one = sa.func.json_each(as_list).table_valued("value", name="one")
-    same = sa.and_(found.c.key == name, sa.func.lower(one.c.value) == value.lower())
+    same = sa.and_(found.c.key == name, _is_same(one.c.value, value, like))
     return sa.exists(sa.select(sa.literal(1)).select_from(found.join(one, sa.true())).where(same))
 
 

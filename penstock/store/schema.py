@@ -13,6 +13,7 @@ LEASED_ITEM = sa.text("status = 'processing'")
 ITEM_OF_RUN = sa.text("run_id IS NOT NULL")
 ACTIVE_RUN = sa.text("status IN ('pending', 'initializing', 'ingesting')")
 ACTIVE_BACKFILL = sa.text("status = 'active'")
+DEAD_ITEM = sa.text("status = 'failed'")
 FELL_BACK = sa.text("fallback_reason IS NOT NULL")
 
 sources = sa.Table(
@@ -108,6 +109,7 @@ extractions = sa.Table(
     sa.Column("extracted_at", UtcDateTime, nullable=False),
     sa.UniqueConstraint("tenant_id", "cache_key", name="uq_extractions_tenant_key"),
     sa.Index("ix_extractions_node", "node_id"),
+    sa.Index("ix_extractions_extracted", "extracted_at"),
     sa.Index(
         "ix_extractions_fallbacks",
         "run_id",
@@ -133,6 +135,7 @@ model_calls = sa.Table(
     sa.Column("called_at", UtcDateTime, nullable=False),
     sa.Index("ix_model_calls_run", "run_id"),
     sa.Index("ix_model_calls_tenant", "tenant_id", "called_at"),
+    sa.Index("ix_model_calls_called", "called_at"),
 )
 
 runs = sa.Table(
@@ -230,6 +233,14 @@ work_items = sa.Table(
         postgresql_where=WAITING_ITEM,
     ),
     sa.Index("ix_work_items_node", "node_id"),
+    sa.Index(
+        "ix_work_items_dead",
+        "tenant_id",
+        "stage",
+        "id",
+        sqlite_where=DEAD_ITEM,
+        postgresql_where=DEAD_ITEM,
+    ),
     sa.Index(
         "ix_work_items_lease",
         "lease_expires_at",

@@ -8,6 +8,7 @@ OPEN_PAGES = {"/ui", "/ui/", "/ui/login"}
 OVERVIEWS = {"/ui/runs", "/ui/runs/table", "/ui/search", "/ui/queues", "/ui/cost"}
 OF_ONE_RUN = {
     "/ui/runs/{run_id}",
+    "/ui/runs/{run_id}/documents",
     "/ui/runs/{run_id}/lines",
     "/ui/runs/{run_id}/events",
     "/ui/runs/{run_id}/log.txt",

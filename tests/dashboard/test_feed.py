@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -281,8 +282,8 @@ def test_a_database_that_fails_breaks_the_stream_and_the_next_viewer_goes_on(
             await until(lambda: bool(watcher.numbers))
             with monkeypatch.context() as patch:
                 patch.setattr(feed_module, "_look_at", fail)
-                with pytest.raises(StoreUnavailable):
-                    await watching
+                await watching
+            assert "end" not in watcher.events
             studio.say("while nobody looked")
             # Somebody is still there who has not noticed, and a new one comes nevertheless.
             again = asyncio.create_task(watcher.watch())
@@ -291,6 +292,17 @@ def test_a_database_that_fails_breaks_the_stream_and_the_next_viewer_goes_on(
         await again
         assert watcher.numbers == studio.log()
         assert studio.feeds._feeds == {}
+
+    play(scene)
+
+
+def test_a_stream_ends_with_the_token_it_was_asked_for_with(studio: Studio) -> None:
+    async def scene() -> None:
+        watcher = Watcher(studio)
+        with studio.feeds.joined(studio.run_id) as feed:
+            await watcher.take(feed.follow(0, until=time.time() + 0.5))
+        assert watcher.numbers == studio.log()
+        assert "end" not in watcher.events
 
     play(scene)
 

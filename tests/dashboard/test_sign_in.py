@@ -56,6 +56,13 @@ def test_whoever_signed_in_sees_the_pages_of_their_tenant(guarded: Pages) -> Non
     assert "Sign out" in shown.words
 
 
+def test_a_token_that_no_browser_would_keep_is_refused_with_the_reason(guarded: Pages) -> None:
+    shown = guarded.send("/ui/login", 401, token=make_token("acme", note="x" * 5000))
+
+    assert "fewer claims" in shown.words
+    assert "penstock_session" not in guarded.http.cookies
+
+
 def test_a_token_is_never_in_an_address_nor_on_a_page(guarded: Pages) -> None:
     token = make_token()
     assert guarded.look("/ui/login").attributes("form", "method") == ["post"]

@@ -4,11 +4,10 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request
-from fastapi.responses import StreamingResponse
 
 from entrypoints.api import starting
-from entrypoints.api.deps import AppDep, ReadTenant, Writer, WriteTenant, tenant_of
-from entrypoints.api.events import stream_log
+from entrypoints.api.deps import AppDep, Reader, ReadTenant, Writer, WriteTenant, tenant_of
+from entrypoints.api.events import LARGEST, EventStream, sequence_number, stream_log
 from entrypoints.api.models import RunIn
 from entrypoints.api.problems import documented
 from penstock.events.log import PAGE, read_log
@@ -16,14 +15,9 @@ from penstock.runs.lifecycle import abort_run, read_run
 from penstock.runs.report import group_failures, list_documents, list_reports, report_run
 
 router = APIRouter(prefix="/runs", tags=["runs"])
-LARGEST = 2**63 - 1
 RunId = Annotated[int, Path(ge=1, le=LARGEST)]
 After = Annotated[int, Query(ge=0, le=LARGEST, description="Go on after this sequence number")]
 Stages = Annotated[list[str], Query(description="ING, CRL, TXT, LLM, EMB", max_length=5)]
-
-
-class EventStream(StreamingResponse):
-    media_type = "text/event-stream"
 
 
 # Of the stream, as tools read it: event by event.
@@ -117,6 +111,7 @@ def show_logs(
 def stream_events(
     request: Request,
     app: AppDep,
+    principal: Reader,
     tenant_id: ReadTenant,
     run_id: RunId,
     after: After = 0,
@@ -135,13 +130,7 @@ def stream_events(
         after=sequence_number(last_event_id, after),
         stages=stage,
         level=level,
+        until=principal.until,
     )
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return EventStream(lines, headers=headers)
-
-
-def sequence_number(last_event_id: str | None, otherwise: int) -> int:
-    """Browsers send back what they were sent; anything else is no number of ours."""
-    given = last_event_id or ""
-    is_ours = given.isascii() and given.isdecimal() and len(given) < len(str(LARGEST))
-    return int(given) if is_ours else otherwise

@@ -16,7 +16,7 @@ from penstock.operations.history import node_history
 from penstock.operations.refresh import refresh_node
 from penstock.search.nodes import show_node
 from penstock.search.similar import similar_nodes
-from penstock.search.versions import extraction_versions
+from penstock.search.versions import ExtractionVersion, extraction_versions
 
 router = APIRouter(prefix="/documents")
 NodeId = Annotated[str, Path(max_length=64)]
@@ -34,8 +34,8 @@ def show_document(request: Request, app: AppDep, viewer: Reader, node_id: NodeId
         "document.html",
         viewer,
         node=node,
-        fields=_fields(node, versions),
         versions=versions,
+        reused=_is_reused(node, versions),
         jobs=jobs,
         similar=similar,
     )
@@ -74,9 +74,8 @@ def delete(
     return go_to(request, "/search", "The document is deleted, with all that was made of it.")
 
 
-def _fields(node: dict[str, Any], versions: list[Any]) -> dict[str, Any]:
-    """Those that the newest extraction gave, in its order; else what came with the node."""
-    if versions:
-        return dict(versions[0].fields)
-    made = ("extraction_", "extracted_")
-    return {name: value for name, value in node["props"].items() if not name.startswith(made)}
+def _is_reused(node: dict[str, Any], versions: list[ExtractionVersion]) -> bool:
+    """Whether its fields come from an answer that was there already: for another document with the
+    same text, or for this one in an earlier version."""
+    newest = versions[0].fields if versions else None
+    return bool(node["extraction_status"] == "ready" and node["fields"] != newest)

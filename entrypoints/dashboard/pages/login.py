@@ -16,6 +16,9 @@ from entrypoints.dashboard.session import PREFIX, SESSION, put_cookie
 from entrypoints.dashboard.viewer import TENANT, Reader
 
 router = APIRouter()
+# Browsers drop cookies of more than 4096 bytes, name and all, without a word.
+LONGEST_TOKEN = 3800
+_TOO_LONG = f"browsers keep at most about {LONGEST_TOKEN}: ask for one with fewer claims"
 
 
 @router.get("/login")
@@ -33,6 +36,8 @@ async def sign_in(request: Request, form: Form) -> Response:
     token = (text_of(form, "token") or "").removeprefix("Bearer ").strip()
     try:
         reader.read(f"Bearer {token}")
+        if len(token) > LONGEST_TOKEN:
+            raise Problem(401, f"the token has {len(token)} characters; {_TOO_LONG}")
     except Problem as problem:
         return show(request, "login.html", None, status=401, next=wanted, wrong=str(problem.detail))
     response = RedirectResponse(f"{PREFIX}{wanted}", 303)

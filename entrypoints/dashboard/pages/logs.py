@@ -3,20 +3,19 @@
 from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from entrypoints.api.deps import AppDep
-from entrypoints.api.routers.runs import EventStream, sequence_number
+from entrypoints.api.events import EventStream, sequence_number
 from entrypoints.dashboard.feed import Feeds
-from entrypoints.dashboard.pages.run import summarize
+from entrypoints.dashboard.pages.run import RunId, summarize
 from entrypoints.dashboard.viewer import Reader
 from penstock.bootstrap import App
 from penstock.events.log import LogFilter, LogLine, count_log, newest_seq, page_log, read_log
 from penstock.runs.lifecycle import read_run
 
 router = APIRouter(prefix="/runs")
-RunId = Annotated[int, Path(ge=1, le=2**63 - 1)]
 Stages = Annotated[list[str], Query(max_length=5)]
 Level = Annotated[str | None, Query(max_length=10)]
 Text = Annotated[str | None, Query(max_length=200)]
@@ -57,7 +56,8 @@ def follow(
 ) -> EventStream:
     with app.database.read() as tx:
         read_run(tx, run_id, viewer.tenant_id)
-    events = _follow(_feeds(request, app), run_id, sequence_number(last_event_id, after))
+    begin, until = sequence_number(last_event_id, after), viewer.principal.until
+    events = _follow(_feeds(request, app), run_id, begin, until)
     return EventStream(events, headers={"X-Accel-Buffering": "no"})
 
 
@@ -73,15 +73,14 @@ def download(
     wanted = LogFilter(tuple(stage), level or None, text or None)
     with app.database.read() as tx:
         read_run(tx, run_id, viewer.tenant_id)
-        count_log(tx, run_id, wanted)
     headers = {"Content-Disposition": f'attachment; filename="penstock-run-{run_id}.log"'}
     lines = _all_lines(app, run_id, wanted)
     return StreamingResponse(lines, media_type="text/plain; charset=utf-8", headers=headers)
 
 
-async def _follow(feeds: Feeds, run_id: int, after: int) -> AsyncIterator[str]:
+async def _follow(feeds: Feeds, run_id: int, after: int, until: float | None) -> AsyncIterator[str]:
     with feeds.joined(run_id) as feed:
-        async for event in feed.follow(after):
+        async for event in feed.follow(after, until):
             yield event
 
 

@@ -37,9 +37,11 @@ def show_queues(
     dead = jobs.JobFilter(viewer.tenant_id, status=ItemStatus.FAILED, before=before)
     with app.database.read() as tx:
         letters = jobs.list_jobs(tx, dead, LETTERS)
+        counted = jobs.count_jobs(tx, viewer.tenant_id)
         values: dict[str, Any] = {
             "figures": {str(stage): stage_figures(tx, stage, viewer.everybody) for stage in Stage},
             "letters": letters,
+            "dead": {name: counts["failed"] for name, counts in counted.items()},
             "more": letters[-1]["id"] if len(letters) == LETTERS else None,
             "tenants": [] if viewer.bound else waiting_by_tenant(tx),
             "workers": list_workers(

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from pydantic import BeforeValidator
 
@@ -12,7 +12,7 @@ from entrypoints.api.starting import start_run
 from entrypoints.dashboard.charts import draw_timeline
 from entrypoints.dashboard.forms import Form
 from entrypoints.dashboard.rendering import go_to, render_part, show
-from entrypoints.dashboard.viewer import Reader, Writer
+from entrypoints.dashboard.viewer import Reader, Viewer, Writer
 from penstock.bootstrap import App
 from penstock.operations import bulk
 from penstock.operations.jobs import JobFilter
@@ -22,6 +22,7 @@ from penstock.runs.report import group_failures, report_run
 from penstock.runs.slowest import list_slowest
 from penstock.runs.timeline import run_timeline
 from penstock.runs.vocabulary import Change, DocumentStatus
+from penstock.store.columns import storable
 from penstock.work.items import ItemStatus
 
 router = APIRouter(prefix="/runs")
@@ -31,35 +32,39 @@ RunId = Annotated[int, Path(ge=1, le=2**63 - 1)]
 Chosen = BeforeValidator(lambda given: given or None)
 
 
-@router.get("/{run_id}")
-def show_run(
-    request: Request,
-    app: AppDep,
-    viewer: Reader,
+async def read_filter(
     run_id: RunId,
     status: Annotated[DocumentStatus | None, Chosen] = None,
     change: Annotated[Change | None, Chosen] = None,
     error_class: Annotated[str | None, Query(max_length=50)] = None,
     text: Annotated[str | None, Query(max_length=200)] = None,
     after: Annotated[str | None, Query(max_length=5000)] = None,
-) -> HTMLResponse:
-    wanted = OutcomeFilter(run_id, status, change, error_class or None, text or None, after)
-    with app.database.read() as tx:
-        run = read_run(tx, run_id, viewer.tenant_id)
-        documents = page_documents(tx, wanted, DOCUMENTS)
+) -> OutcomeFilter:
+    """Which of a run's documents are asked for."""
+    named = [storable(one) or None for one in (error_class, text, after)]
+    return OutcomeFilter(run_id, status, change, *named)
+
+
+Wanted = Annotated[OutcomeFilter, Depends(read_filter)]
+
+
+@router.get("/{run_id}")
+def show_run(request: Request, app: AppDep, viewer: Reader, wanted: Wanted) -> HTMLResponse:
     return show(
         request,
         "run.html",
         viewer,
-        run=run,
-        documents=documents,
-        wanted=wanted,
-        same=_asked(wanted),
+        **_documents(app, viewer, wanted),
         statuses=list(DocumentStatus),
         changes=list(Change),
-        more=documents[-1].external_id if len(documents) == DOCUMENTS else None,
-        summary=summary_values(app, run_id),
+        summary=summary_values(app, wanted.run_id),
     )
+
+
+@router.get("/{run_id}/documents")
+def show_documents(app: AppDep, viewer: Reader, wanted: Wanted) -> HTMLResponse:
+    """Only its documents, for a page that is open already."""
+    return HTMLResponse(render_part("run_documents.html", **_documents(app, viewer, wanted)))
 
 
 @router.post("/{run_id}/abort")
@@ -118,6 +123,15 @@ def summary_values(app: App, run_id: int) -> dict[str, Any]:
             "prefect_url": flow_run_address(report.run.flow_run_id),
             "timeline": draw_timeline(timeline) if timeline else None,
         }
+
+
+def _documents(app: App, viewer: Viewer, wanted: OutcomeFilter) -> dict[str, Any]:
+    with app.database.read() as tx:
+        run = read_run(tx, wanted.run_id, viewer.tenant_id)
+        documents = page_documents(tx, wanted, DOCUMENTS)
+    more = documents[-1].external_id if len(documents) == DOCUMENTS else None
+    same = _asked(wanted)
+    return {"run": run, "documents": documents, "wanted": wanted, "same": same, "more": more}
 
 
 def _slices(seconds: float) -> int:

@@ -7,7 +7,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from entrypoints.api.deps import AppDep
 from entrypoints.api.starting import start_run
-from entrypoints.dashboard.forms import Form, text_of
+from entrypoints.dashboard.forms import Form, csrf_of, text_of
 from entrypoints.dashboard.rendering import go_to, render_part, show
 from entrypoints.dashboard.viewer import Reader, Viewer, Writer
 from penstock.bootstrap import App
@@ -39,9 +39,14 @@ def show_runs(request: Request, app: AppDep, viewer: Reader, before: Before = No
 
 
 @router.get("/table")
-def show_table(app: AppDep, viewer: Reader, before: Before = None) -> HTMLResponse:
+def show_table(
+    request: Request, app: AppDep, viewer: Reader, before: Before = None
+) -> HTMLResponse:
     """Only the table, for a page that is open already."""
-    return HTMLResponse(render_part("runs_table.html", **_table(app, viewer, before)))
+    found = _table(app, viewer, before)
+    return HTMLResponse(
+        render_part("runs_table.html", viewer=viewer, csrf=csrf_of(request), **found)
+    )
 
 
 @router.post("")

@@ -11,12 +11,14 @@ from entrypoints.dashboard.viewer import Reader
 from penstock.llm.profiles import profile_names
 from penstock.search.query import Filters, Hit, Mode
 from penstock.sources.catalogue import list_sources
+from penstock.store.columns import storable
 
 router = APIRouter()
 LIMIT = 20
-# Where profiles keep skills and titles.
-PERSON_FIELDS = ("primary_skills", "recent_job_titles")
-POSTING_FIELDS = ("skills", "title")
+# Where profiles, of people and of postings, keep them.
+SKILLS = ("primary_skills", "skills")
+TITLES = ("recent_job_titles", "title")
+YEARS = "years_experience_total"
 Words = Annotated[str, Query(max_length=2000)]
 Value = Annotated[str, Query(max_length=200)]
 
@@ -34,18 +36,18 @@ def show_search(
     title: Value = "",
     years: Annotated[str, Query(max_length=10, pattern=r"^\d*(\.\d+)?$")] = "",
 ) -> HTMLResponse:
-    names = POSTING_FIELDS if profile == "job_posting" else PERSON_FIELDS
-    given = dict(zip(names, (skill, title), strict=True))
     filters = Filters(
         viewer.tenant_id,
-        source or None,
-        profile or None,
-        {name: _stored(value) for name, value in given.items() if value},
-        {"years_experience_total": float(years)} if years else {},
+        storable(source) or None,
+        storable(profile) or None,
+        at_least={YEARS: float(years)} if years else {},
+        holding=[
+            (names, storable(text)) for names, text in ((SKILLS, skill), (TITLES, title)) if text
+        ],
     )
     hits: list[Hit] | None = None
-    if _stored(q).strip():
-        hits = app.search(_stored(q), filters, mode, LIMIT)
+    if storable(q).strip():
+        hits = app.search(storable(q), filters, mode, LIMIT)
     with app.database.read() as tx:
         sources = [one.name for one in list_sources(tx, viewer.tenant_id)]
     return show(
@@ -66,8 +68,3 @@ def show_search(
         sources=sources,
         profiles=profile_names(),
     )
-
-
-def _stored(text: str) -> str:
-    """As the store would hold it: no text there has a NUL."""
-    return text.replace("\x00", "\ufffd")

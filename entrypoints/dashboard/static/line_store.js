@@ -21,7 +21,6 @@ export class LineStore {
   /** The number of lines, and the last of them. */
   async load() {
     const found = await this.fetchPage(null);
-    // Whole pages, so that offsets and pages fit.
     this.total = found.total;
     this.upto = found.upto;
     this.put(found.offset, found.lines);

@@ -6,7 +6,7 @@ export class LogFilter {
   constructor(stages, level, text) {
     this.stages = stages;
     this.level = level;
-    // As it was typed: SQLite knows both cases of English letters only.
+    // As it was typed: databases have rules of their own for letters beyond the English ones.
     this.asked = text;
     this.text = text.toLowerCase();
   }

@@ -40,10 +40,6 @@ export class LogViewer {
     return this.places.get(this.tab);
   }
 
-  async open() {
-    await this.reload();
-  }
-
   /** What the server has for this tab and filter now. */
   async reload() {
     const stages = this.tab.dataset.stages.split(",").filter(Boolean);
@@ -67,6 +63,12 @@ export class LogViewer {
     const { follows, top } = this.place;
     this.draw();
     this.lines.scrollTop = follows ? this.lines.scrollHeight : top;
+  }
+
+  /** The last fetch; not under somebody who has stopped the view. */
+  async finish() {
+    if (this.paused) this.unfinished = true;
+    else await this.reload();
   }
 
   take(line) {
@@ -137,6 +139,10 @@ export class LogViewer {
     this.pause.textContent = paused ? "Go on" : "Pause";
     this.shown = paused ? this.store.total : undefined;
     if (!paused && this.place.follows) this.unseen = 0;
+    if (!paused && this.unfinished) {
+      this.unfinished = false;
+      this.reload();
+    }
     this.drawSoon();
   }
 

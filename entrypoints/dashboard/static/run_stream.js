@@ -25,12 +25,28 @@ export class RunStream {
     });
     // Browsers connect again by themselves, but give up when a server answers with an error, as
     // one that is being restarted does. We always begin anew, after the last line we have.
-    this.events.addEventListener("error", () => {
+    this.events.addEventListener("error", async () => {
       this.events.close();
       this.told.lost();
+      const refused = await this.askWhy();
+      if (refused !== null) {
+        this.told.refused(refused);
+        return;
+      }
       setTimeout(() => this.open(), this.wait);
       this.wait = Math.min(this.wait * 2, LONGEST_WAIT);
     });
+  }
+
+  /** A stream that breaks does not say why: the status, if it is one that stays; else nothing. */
+  async askWhy() {
+    try {
+      const answer = await fetch(this.address.replace(/events$/, "lines?limit=1"), { redirect: "manual" });
+      if (answer.type === "opaqueredirect") return 401;
+      return [401, 403, 404].includes(answer.status) ? answer.status : null;
+    } catch {
+      return null;
+    }
   }
 
   takeLine(event) {

@@ -68,7 +68,7 @@ class Reader:
             await self.service.web(self._scope(), receive, send)
 
     def _scope(self) -> dict[str, Any]:
-        headers = dict(self.headers)
+        headers = {"host": "localhost", **self.headers}
         if self.numbers:
             headers["last-event-id"] = str(self.numbers[-1])
         return {

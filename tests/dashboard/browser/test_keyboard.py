@@ -1,7 +1,7 @@
 """Everything can be done without a mouse."""
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.dashboard.browser.house import House
 from tests.dashboard.browser.log_page import LogPage
@@ -106,3 +106,20 @@ def test_a_log_is_scrolled_and_followed_by_keys(page: Page, house: House) -> Non
     log.wait(lambda: log.below <= 1, "the end")
     in_lines = "() => document.activeElement.classList.contains('lines')"
     assert page.evaluate(in_lines), "the focus goes along, since the button is gone"
+
+
+def test_what_moves_does_not_move_under_the_keyboard(page: Page, house: House) -> None:
+    page.goto(f"/ui/runs/{house.acme.active_run_id}")
+    progress = page.get_by_role("region", name="Progress by stage")
+    duration = page.locator("#summary .facts div", has_text="Duration")
+    progress.focus()
+    shown = duration.inner_text()
+
+    # Three summaries have come meanwhile.
+    page.wait_for_timeout(3500)
+
+    assert progress.evaluate("one => one === document.activeElement")
+    assert duration.inner_text() == shown
+    page.keyboard.press("Tab")
+    page.focus("#text")
+    expect(duration).not_to_have_text(shown)

@@ -1,5 +1,6 @@
 """Who looks, and at whose documents: tokens, tenants, zones of time."""
 
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -120,3 +121,16 @@ def test_the_table_of_runs_moves_by_itself_while_a_run_is_active(page: Page, hou
     assert "UTC" not in page.locator("#runs time").first.inner_text()
     for one in (shop, other):
         one.close()
+
+
+def test_whoever_looks_when_the_token_ends_is_asked_to_sign_in_again(
+    stranger: Page, house: House
+) -> None:
+    run = f"/ui/runs/{house.globex.active_run_id}"
+    stranger.goto(f"/ui/login?next=/runs/{house.globex.active_run_id}")
+    sign_in(stranger, make_token("globex", exp=int(time.time()) + 6))
+    stranger.wait_for_url(f"**{run}")
+
+    stranger.get_by_role("link", name="sign in again").click()
+
+    stranger.wait_for_url(f"**/ui/login?next=/runs/{house.globex.active_run_id}")
