@@ -9,6 +9,8 @@ import httpx
 from bench.viewing.scene import Scene
 
 LINES_PER_SECOND = 20
+# As often as an open page asks for its documents.
+TABLE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +22,17 @@ class Crowded:
     """Of the database, without those that write the lines."""
     lines_each: int
     """That every viewer has got: all of them got the same."""
+    tables: bool
 
 
-def look(scene: Scene, viewers: int, seconds: float, first: int) -> Crowded:
-    return asyncio.run(_look(scene, viewers, seconds, first))
+def look(
+    scene: Scene, viewers: int, seconds: float, first: int, *, tables: bool = False
+) -> Crowded:
+    """`tables`: as pages do while documents are done, each asks for its table of them, too."""
+    return asyncio.run(_look(scene, viewers, seconds, first, tables))
 
 
-async def _look(scene: Scene, viewers: int, seconds: float, first: int) -> Crowded:
+async def _look(scene: Scene, viewers: int, seconds: float, first: int, tables: bool) -> Crowded:
     async with httpx.AsyncClient(timeout=None, limits=httpx.Limits(max_connections=None)) as http:
         after = await _newest(scene, http)
         started = [asyncio.Event() for _ in range(viewers)]
@@ -36,6 +42,11 @@ async def _look(scene: Scene, viewers: int, seconds: float, first: int) -> Crowd
             for one in range(viewers)
         ]
         await asyncio.gather(*(event.wait() for event in started))
+        if tables:
+            watching += [
+                asyncio.create_task(_ask_for_tables(scene, http, one / viewers))
+                for one in range(viewers)
+            ]
         # Postgres counts what was asked only a moment later.
         await asyncio.sleep(2)
         cpu, transactions, begun = scene.cpu_seconds(), scene.transactions(), time.monotonic()
@@ -57,12 +68,20 @@ async def _look(scene: Scene, viewers: int, seconds: float, first: int) -> Crowd
         await asyncio.gather(*watching, return_exceptions=True)
     if set(counts) != {written}:
         raise RuntimeError(f"{written} lines were written, and viewers got {sorted(set(counts))}")
-    return Crowded(viewers, cpu / took, transactions / took, written)
+    return Crowded(viewers, cpu / took, transactions / took, written, tables)
 
 
 async def _newest(scene: Scene, http: httpx.AsyncClient) -> int:
     found = await http.get(f"{scene.address}/ui/runs/{scene.run_id}/lines?limit=1")
     return int(found.json()["upto"])
+
+
+async def _ask_for_tables(scene: Scene, http: httpx.AsyncClient, turn: float) -> None:
+    await asyncio.sleep(turn * TABLE_SECONDS)
+    while True:
+        answer = await http.get(f"{scene.address}/ui/runs/{scene.run_id}/documents")
+        answer.raise_for_status()
+        await asyncio.sleep(TABLE_SECONDS)
 
 
 async def _watch(
