@@ -126,6 +126,7 @@ def _print_next(settings: Settings) -> None:
     if address is not None:
         _say(f"  {address.ui_url}  the Prefect UI: flow runs, artifacts, logs")
     _say("  penstock status, penstock runs, penstock nodes, penstock show NODE_ID")
+    _say("  penstock serve           the same on pages, at http://127.0.0.1:8000/ui")
     _say("  penstock ingest FOLDER   your own documents")
     _say("  from flows.ingest import ingest   the same from Python")
     _say("  README.md and docs/      what it does, how it works, how to run it for real")
