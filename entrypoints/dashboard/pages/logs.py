@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from entrypoints.api.deps import AppDep
@@ -16,9 +16,18 @@ from penstock.events.log import LogFilter, LogLine, count_log, newest_seq, page_
 from penstock.runs.lifecycle import read_run
 
 router = APIRouter(prefix="/runs")
-Stages = Annotated[list[str], Query(max_length=5)]
-Level = Annotated[str | None, Query(max_length=10)]
-Text = Annotated[str | None, Query(max_length=200)]
+
+
+async def read_filter(
+    stage: Annotated[list[str], Query(max_length=5)] = [],  # noqa: B006 - FastAPI copies defaults
+    level: Annotated[str | None, Query(max_length=10)] = None,
+    text: Annotated[str | None, Query(max_length=200)] = None,
+) -> LogFilter:
+    """Which of a run's lines are asked for."""
+    return LogFilter(tuple(stage), level, text)
+
+
+Wanted = Annotated[LogFilter, Depends(read_filter)]
 
 
 @router.get("/{run_id}/lines")
@@ -26,15 +35,12 @@ def show_lines(
     app: AppDep,
     viewer: Reader,
     run_id: RunId,
-    stage: Stages = [],  # noqa: B006 - FastAPI copies defaults
-    level: Level = None,
-    text: Text = None,
+    wanted: Wanted,
     offset: Annotated[int | None, Query(ge=0, le=2**40)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> dict[str, Any]:
     """Lines from `offset` on, or the last ones; how many there are up to `upto`, the newest line
     of the run: whatever comes later is in the stream."""
-    wanted = LogFilter(tuple(stage), level or None, text or None)
     with app.database.read() as tx:
         read_run(tx, run_id, viewer.tenant_id)
         upto = newest_seq(tx, run_id)
@@ -66,11 +72,8 @@ def download(
     app: AppDep,
     viewer: Reader,
     run_id: RunId,
-    stage: Stages = [],  # noqa: B006 - FastAPI copies defaults
-    level: Level = None,
-    text: Text = None,
+    wanted: Wanted,
 ) -> StreamingResponse:
-    wanted = LogFilter(tuple(stage), level or None, text or None)
     with app.database.read() as tx:
         read_run(tx, run_id, viewer.tenant_id)
     headers = {"Content-Disposition": f'attachment; filename="penstock-run-{run_id}.log"'}
