@@ -1,12 +1,12 @@
 """What turns text into vectors."""
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
 from blocks.part import ConfigurationPart
 from penstock.embed.embedder import Embedder, build_embedder
-from penstock.settings import EmbeddingSettings
+from penstock.settings import EmbeddingBackends, EmbeddingSettings
 
 
 class TextEmbedder(ConfigurationPart):
@@ -16,8 +16,9 @@ class TextEmbedder(ConfigurationPart):
     _block_type_slug = "penstock-embedder"
     _description = "The backend that turns text into vectors."
 
-    backend: Literal["wordllama", "hash"] = Field(
-        "wordllama", description="wordllama works offline; hash is for tests"
+    backend: EmbeddingBackends = Field(
+        "wordllama",
+        description="wordllama works offline; hash is for tests; module:Name is one of your own",
     )
     model: str | None = Field(None, description="Model of the backend; empty: its own default")
 

@@ -9,11 +9,19 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from dotenv import dotenv_values
-from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+)
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from penstock.errors import ConfigurationError
@@ -23,6 +31,7 @@ RETIRED_MODELS = {
     "llama-3.3-70b-versatile": "openai/gpt-oss-120b",
 }
 _OWN_PREFIXES = ("PENSTOCK_", "EXTRACTION_", "EMBEDDING_")
+_BACKEND = re.compile(r"wordllama|hash|[^:]+:[^\W\d]\w*")
 _SECRET_PAIR = re.compile(r"([?&][^=&]*(?:key|password|secret|token)[^=&]*=)[^&]*", re.IGNORECASE)
 
 Positive = Annotated[float, Field(gt=0)]
@@ -38,6 +47,26 @@ def _split_names(value: object) -> object:
 
 
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_names)]
+
+
+def _check_backends(value: str) -> str:
+    names = [name.strip() for name in value.split(",")]
+    if all(map(_BACKEND.fullmatch, names)):
+        return ",".join(names)
+    advice = "use wordllama, hash, or an embedder of your own: file.py:Name or module:Name"
+    raise PydanticCustomError("embedding_backend", advice)
+
+
+EmbeddingBackends = Annotated[str, AfterValidator(_check_backends)]
+
+
+class Variable(NamedTuple):
+    """An environment variable, and the field of the tree that it sets."""
+
+    name: str
+    field: str
+    section: str | None
+    description: str
 
 
 class _Section(BaseSettings):
@@ -110,7 +139,11 @@ class EmbeddingSettings(_Section):
         validation_alias="EMBEDDING_ASYNC",
         description="false: embed inside the HTTP request",
     )
-    backend: Literal["wordllama", "hash"] = Field("wordllama", description="Who makes the vectors")
+    backend: EmbeddingBackends = Field(
+        "wordllama",
+        description="Who makes the vectors: wordllama, hash, or your own as file.py:Name or "
+        "module:Name. After a comma: who made older ones, which search may still use",
+    )
     model: str | None = Field(None, description="Model of the backend; empty: its own default")
     max_attempts: Count = Field(5, description="Attempts before an item is a dead letter")
     retry_base_seconds: Positive = Field(10, description="First retry delay; doubles")
@@ -300,7 +333,7 @@ class Settings(_Section):
         return _with_driver(self.dsn.get_secret_value())
 
 
-_SECTIONS: dict[str | None, type[_Section]] = {
+SECTIONS: dict[str | None, type[_Section]] = {
     None: Settings,
     "extraction": ExtractionSettings,
     "embedding": EmbeddingSettings,
@@ -325,7 +358,7 @@ def load_settings(**overrides: Any) -> Settings:
 
 def known_names() -> dict[str, str]:
     """Every environment variable we read, with its description."""
-    return {name: description for name, _, _, description in _fields()}
+    return {name: description for name, _, _, description in list_variables()}
 
 
 def retired_model_warnings(settings: Settings) -> list[str]:
@@ -366,7 +399,7 @@ def effective_values(settings: Settings) -> list[tuple[str, Any, str]]:
     """Every environment variable with its value in effect (masked) and its description."""
     values = masked(settings)
     rows = []
-    for name, field, section, description in _fields():
+    for name, field, section, description in list_variables():
         part = values if section is None else values[section]
         rows.append((name, part[field], description))
     return rows
@@ -378,14 +411,14 @@ def mask_url(url: str) -> str:
     return re.sub(_SECRET_PAIR, r"\1********", without_password)
 
 
-def _fields() -> Iterator[tuple[str, str, str | None, str]]:
-    """Environment name, field, section of the tree, description."""
-    for part, section in _SECTIONS.items():
+def list_variables() -> Iterator[Variable]:
+    """Every environment variable; a field that has two names has two of them."""
+    for part, section in SECTIONS.items():
         prefix = section.model_config.get("env_prefix", "")
         for field, info in section.model_fields.items():
-            if field not in _SECTIONS:
+            if field not in SECTIONS:
                 for name in _env_names(prefix, field, info.validation_alias):
-                    yield name, field, part, info.description or ""
+                    yield Variable(name, field, part, info.description or "")
 
 
 def _with_driver(url: str) -> str:
@@ -428,7 +461,7 @@ def _is_secret(info: FieldInfo | None) -> bool:
 def _explain(error: ValidationError) -> str:
     lines = []
     for problem in error.errors():
-        section = next(s for s in _SECTIONS.values() if s.__name__ == error.title)
+        section = next(s for s in SECTIONS.values() if s.__name__ == error.title)
         name = str(problem["loc"][-1])
         prefix = section.model_config.get("env_prefix", "")
         info = _find_field(section, prefix, name)

@@ -14,6 +14,7 @@ from entrypoints.cli import (
     jobs,
     logs,
     maintain,
+    move,
     nodes,
     runs,
     search,
@@ -53,6 +54,7 @@ app.command("workers")(workers.workers)
 app.command("worker")(worker.worker)
 app.command("serve")(serve.serve)
 app.command("maintain")(maintain.maintain)
+app.command("move")(move.move)
 app.command("status")(status.status)
 app.command("config")(config.config)
 app.command("doctor")(doctor.doctor)

@@ -175,7 +175,7 @@ class Parts:
         from penstock.embed.embedder import embedder_named
 
         try:
-            return embedder_named(identity)
+            return embedder_named(identity, self.settings.embedding.backend)
         except ConfigurationError as error:
             log.warning(
                 "the embedder %s, whose vectors search looks among, cannot be built any more (%s): "

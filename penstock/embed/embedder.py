@@ -1,9 +1,15 @@
-"""What every embedding backend offers, and the choice between them."""
+"""What every embedding backend offers, and the choice between them.
+
+A setting names one backend or several, separated by commas: the first makes the vectors, the
+others are asked only as long as search looks among those that they once made.
+"""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 from penstock.errors import ConfigurationError
+
+BUILT_IN = ("wordllama", "hash")
 
 
 class Embedder(Protocol):
@@ -18,8 +24,31 @@ class Embedder(Protocol):
         ...
 
 
-def build_embedder(backend: str, model: str | None) -> Embedder:
-    """The backend a setting names."""
+def build_embedder(backends: str, model: str | None) -> Embedder:
+    """The first backend a setting names."""
+    return _build(_split(backends)[0], model)
+
+
+def embedder_named(identity: str, backends: str = "") -> Embedder:
+    """The embedder whose vectors have this identity; ConfigurationError if there is none here."""
+    maker, _, rest = identity.partition("/")
+    if maker in BUILT_IN:
+        return _expect(identity, _build(maker, rest.rpartition("@")[0]))
+    for backend in _split(backends)[1:]:
+        found = _build(backend, None)
+        if found.identity == identity:
+            return found
+    raise ConfigurationError(
+        f"no embedder that EMBEDDING_BACKEND={backends} names makes vectors of {identity}: "
+        "name it after a comma, as in EMBEDDING_BACKEND=new.py:New,old.py:Old"
+    )
+
+
+def _split(backends: str) -> list[str]:
+    return [backend.strip() for backend in backends.split(",")]
+
+
+def _build(backend: str, model: str | None) -> Embedder:
     if backend == "wordllama":
         from penstock.embed.wordllama import WordLlamaEmbedder
 
@@ -28,13 +57,19 @@ def build_embedder(backend: str, model: str | None) -> Embedder:
         from penstock.embed.hashing import HashEmbedder
 
         return HashEmbedder()
-    raise ConfigurationError(f"EMBEDDING_BACKEND={backend} is not known: use wordllama or hash")
+    if ":" in backend:
+        from penstock.embed.own import build_own_embedder
+
+        return build_own_embedder(backend, model)
+    raise ConfigurationError(
+        f"EMBEDDING_BACKEND={backend} is not known: use wordllama, hash, or an embedder of your "
+        "own, as file.py:Name or module:Name"
+    )
 
 
-def embedder_named(identity: str) -> Embedder:
-    """The embedder whose vectors have this identity; ConfigurationError if there is none here."""
-    backend, _, rest = identity.partition("/")
-    found = build_embedder(backend, rest.rpartition("@")[0])
+def _expect(identity: str, found: Embedder) -> Embedder:
     if found.identity != identity:
-        raise ConfigurationError(f"{backend} makes vectors of {found.identity}, not of {identity}")
+        raise ConfigurationError(
+            f"the vectors of {identity} cannot be made any more: {found.identity} is what there is"
+        )
     return found
