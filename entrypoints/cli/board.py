@@ -54,7 +54,9 @@ def print_board(home: InstallationHome, state: InstallationState) -> None:
     _say("\nCtrl-C stops it; `penstock down` does from elsewhere. Next, in another terminal:")
     _say("  penstock ingest FOLDER            your own documents, here and now")
     _say('  penstock search "…"               what was found; penstock status shows what runs')
-    _say(f"  export PREFECT_API_URL={board['prefect_api_url']}")
+    # The one of a given server is known, and its password is hidden here.
+    if board["prefect_ui_url"]:
+        _say(f"  export PREFECT_API_URL={board['prefect_api_url']}")
     _say("  prefect deployment run 'ingest/ingest' -p source=FOLDER      by one of the workers")
 
 

@@ -20,7 +20,7 @@ from penstock.launcher.postgres_programs import find_programs
 from penstock.launcher.prefect_environment import client_environment
 from penstock.launcher.prefect_server import PrefectServer
 from penstock.launcher.processes import last_lines
-from penstock.launcher.valkey import answers_ping, valkey_command
+from penstock.launcher.valkey import ValkeyPart, valkey_command
 from penstock.readiness import check_readiness
 from penstock.settings import Settings, load_settings, mask_url
 
@@ -70,7 +70,7 @@ class Startup:
             self._use_given("postgres", "PENSTOCK_DSN", self.settings.dsn)
             return None
         with self.step("postgres"):
-            part = PostgresPart(self.home.postgres)
+            part = PostgresPart(self.home.postgres, self.home.postgres_password)
             self.installation.start(part)
             self._use({"PENSTOCK_DSN": part.server.ensure_database("penstock")})
         if self.settings.sqlite_file.exists():
@@ -85,12 +85,9 @@ class Startup:
             self._use_given("valkey", "REDIS_URL", self.settings.redis_url)
             return
         with self.step("valkey"):
-            self.home.valkey.mkdir(exist_ok=True)
-            port = free_port()
-            address = f"redis://{LOOPBACK}:{port}/0"
-            command = valkey_command(self.home.valkey, port)
-            self._start_server("valkey", command, address, lambda: answers_ping(port))
-            self._use({"REDIS_URL": address})
+            part = ValkeyPart(self.home.valkey, self.home.logs, self.installation.id)
+            self.installation.start(part)
+            self._use({"REDIS_URL": str(part.address)})
 
     def _migrate(self) -> None:
         """Our own database without asking; another one only if it is empty."""
@@ -168,30 +165,15 @@ class Startup:
     def _start_api(self, wanted_port: int) -> None:
         port = wanted_port or free_port()
         serve = ["-m", "entrypoints.cli.main", "serve", "--host", LOOPBACK, "--port", str(port)]
-        self._start_server(
+        part = ProcessPart(
             "api",
             [sys.executable, *serve],
-            f"http://{LOOPBACK}:{port}",
-            lambda: answers_ok(port, "/health", _HEALTH_SECONDS),
+            self.home.logs,
+            self.installation.id,
+            address=f"http://{LOOPBACK}:{port}",
+            is_ready=lambda: answers_ok(port, "/health", _HEALTH_SECONDS),
         )
-
-    def _start_server(
-        self,
-        name: str,
-        command: list[str],
-        address: str,
-        is_ready: Callable[[], bool],
-    ) -> None:
-        self.installation.start(
-            ProcessPart(
-                name,
-                command,
-                self.home.logs,
-                self.installation.id,
-                address=address,
-                is_ready=is_ready,
-            )
-        )
+        self.installation.start(part)
 
     def _use_given(self, part: str, variable: str, address: SecretStr) -> None:
         self.installation.add_given(part, mask_url(address.get_secret_value()), variable)

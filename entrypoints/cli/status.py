@@ -18,13 +18,15 @@ from entrypoints.cli.output import (
     print_table,
 )
 from penstock.bootstrap import App, open_app
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, StoreError
 from penstock.runs.report import list_reports
 from penstock.runs.spending import tenant_spending
 from penstock.search.nodes import count_by_status
 from penstock.settings import Settings, load_settings, mask_url, told_database
 from penstock.store.database import Tx
 from penstock.work.statistics import count_items
+
+_CONNECT_SECONDS = "5"
 
 
 def status(tenant: Tenant = None, json: Json = False) -> None:
@@ -33,30 +35,33 @@ def status(tenant: Tenant = None, json: Json = False) -> None:
     tenant_id = tenant or settings.tenant
     servers = _servers(settings)
     if settings.waits_for_postgres:
-        _show_servers_only(servers, json)
+        _show_servers_only(servers, servers["database"], json)
         raise typer.Exit(1)
-    with open_app(settings) as app, app.database.read() as tx:
-        counts = count_by_status(tx, tenant_id)
-        work = count_items(tx, tenant_id)
-        runs = [report.as_json() for report in list_reports(tx, tenant_id, 5)]
-        spending = tenant_spending(tx, tenant_id)
-        vectors = _vectors(app, tx)
-    found = {
-        **servers,
-        "prefect": _prefect(settings),
-        "extractor": _extractor(app),
-        "embedder": settings.embedding.backend,
-        "vectors": vectors,
-        "tenant": tenant_id,
-        **counts,
-        "work": work,
-        "spending": spending.as_json(),
-        "runs": runs,
-    }
+    # A host that is away would be waited for, for minutes.
+    os.environ["PGCONNECT_TIMEOUT"] = os.environ.get("PGCONNECT_TIMEOUT") or _CONNECT_SECONDS
+    try:
+        found = servers | {"prefect": _prefect(settings)} | _contents(settings, tenant_id)
+    except StoreError as error:
+        _show_servers_only(servers, str(error), json)
+        raise typer.Exit(1) from None
     if json:
         print_json(found)
         return
     _print(found)
+
+
+def _contents(settings: Settings, tenant_id: str) -> dict[str, Any]:
+    with open_app(settings) as app, app.database.read() as tx:
+        return {
+            "extractor": _extractor(app),
+            "embedder": settings.embedding.backend,
+            "vectors": _vectors(app, tx),
+            "tenant": tenant_id,
+            **count_by_status(tx, tenant_id),
+            "work": count_items(tx, tenant_id),
+            "spending": tenant_spending(tx, tenant_id).as_json(),
+            "runs": [report.as_json() for report in list_reports(tx, tenant_id, 5)],
+        }
 
 
 def _servers(settings: Settings) -> dict[str, Any]:
@@ -69,12 +74,15 @@ def _servers(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _show_servers_only(servers: dict[str, Any], json: bool) -> None:
+def _show_servers_only(servers: dict[str, Any], reason: str, json: bool) -> None:
+    """Of use above all when the database does not answer."""
     if json:
-        print_json({**servers, "error": servers["database"]})
+        print_json({**servers, "error": reason})
         return
     print_pairs([("home", servers["home"]), ("database", servers["database"])])
     _print_parts(servers)
+    if reason != servers["database"]:
+        print_error(reason)
 
 
 def _print_parts(found: dict[str, Any]) -> None:

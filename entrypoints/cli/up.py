@@ -72,6 +72,7 @@ def _run(home: InstallationHome, settings: Settings, workers: int, port: int, js
         _set_aside_logs(home)
         installation = Installation(home.state_path, _say)
         try:
+            installation.be_guarded()
             _start(installation, home, settings, workers, port)
             _show(home, installation.state, json)
             installation.watch()

@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 from penstock.errors import ServiceError
+from penstock.launcher.guard import Guard
 from penstock.launcher.installation_state import (
     InstallationState,
     PartState,
@@ -71,6 +72,12 @@ class Installation:
         self._given: list[PartState] = []
         self._environment: dict[str, str] = {}
         self._notes: list[str] = []
+        self._guard: Guard | None = None
+
+    def be_guarded(self) -> None:
+        """Should this process be killed and the state file be removed, all the parts end."""
+        self.announce()
+        self._guard = Guard(self.id, self._state_path)
 
     def enter(self, step: str) -> None:
         """Tell what is being done now."""
@@ -127,7 +134,7 @@ class Installation:
         """End all parts, the last one first; those of one kind together."""
         self._phase = Phase.STOPPING
         if self._owns_state():
-            self.announce()
+            self._try_announce()
         for kind, parts in self._by_kind():
             self._say(f"stopping {kind if len(parts) == 1 else f'{len(parts)} {kind}s'}")
             with ThreadPoolExecutor(len(parts)) as pool:
@@ -135,6 +142,8 @@ class Installation:
                     if failure:
                         self._say(failure)
         end_marked(self.id, _GRACE_SECONDS)
+        if self._guard is not None:
+            self._guard.stop()
         if self._owns_state():
             self._state_path.unlink(missing_ok=True)
 
@@ -150,23 +159,32 @@ class Installation:
         elif time.monotonic() >= watched.due:
             self._restart(watched)
 
+    def _try_announce(self) -> None:
+        """A full disk must not end what runs, nor keep it running."""
+        try:
+            self.announce()
+        except OSError as error:
+            self._say(f"{self._state_path} could not be written: {error}")
+
     def _note_end(self, watched: Watched) -> None:
         part, delay = watched.part, watched.postpone()
         self._say(
             f"{part.name} ended by itself and is started again in {delay:g} s. "
             f"Its log, {part.log_path}, ends with:\n{last_lines(part.log_path, _LOG_LINES)}"
         )
-        self.announce()
+        self._try_announce()
 
     def _restart(self, watched: Watched) -> None:
         try:
             watched.part.start()
-        except ServiceError as error:
-            self._say(f"{error}\n{watched.part.name} is tried again in {watched.postpone():g} s")
+        except Exception as error:  # the others are looked after all the same
+            self._say(
+                f"{_told(error)}\n{watched.part.name} is tried again in {watched.postpone():g} s"
+            )
             return
         watched.note_start()
         self._say(f"{watched.part.name} runs again")
-        self.announce()
+        self._try_announce()
 
     def _owns_state(self) -> bool:
         state = read_installation(self._state_path)
@@ -181,6 +199,10 @@ def _stop(part: Part) -> str | None:
     """What went wrong, so that the others are stopped all the same."""
     try:
         part.stop()
-    except ServiceError as error:
-        return f"{part.name} was not stopped: {error}"
+    except Exception as error:
+        return f"{part.name} was not stopped: {_told(error)}"
     return None
+
+
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, ServiceError) else repr(error)

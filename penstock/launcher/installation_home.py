@@ -10,7 +10,7 @@ from penstock.launcher.installation_state import InstallationState, read_install
 from penstock.launcher.marks import end_marked, mark_of
 from penstock.launcher.postgres import PostgresServer
 from penstock.launcher.prefect_server import PrefectServer
-from penstock.launcher.processes import stop_alone
+from penstock.launcher.processes import stop_alone, stop_tree
 from penstock.locks import hold_lock
 
 # Longer than it takes in good order: workers have some time to give back what they do.
@@ -40,6 +40,10 @@ class InstallationHome:
     @property
     def postgres(self) -> Path:
         return self.folder / "postgres"
+
+    @property
+    def postgres_password(self) -> Path:
+        return self.folder / "postgres.password"
 
     @property
     def valkey(self) -> Path:
@@ -78,11 +82,14 @@ class InstallationHome:
 
     def end_leftovers(self) -> bool:
         """End what somebody left who was killed. False: there was nothing."""
-        ended = self._end_processes(self.read())
+        state = self.read()
+        ended = self._end_processes(state)
         # Its own state is another one, since it also runs without the rest.
         ended |= PrefectServer(self.folder).stop()
         if self.postgres.is_dir():
             ended |= self._end_postgres()
+        if state is not None:
+            ended |= _end_recorded(state)
         self.state_path.unlink(missing_ok=True)
         return ended
 
@@ -100,3 +107,10 @@ class InstallationHome:
             return False
         server.stop()
         return True
+
+
+def _end_recorded(state: InstallationState) -> bool:
+    """A process that lost its mark, as some do who give themselves a title, is known by its pid."""
+    own = [part.process for part in reversed(state.parts) if part.process is not None]
+    ended = [stop_tree(process, _GRACE_SECONDS) for process in own]
+    return any(ended)

@@ -30,14 +30,15 @@ def marked_environment(mark: str) -> dict[str, str]:
 
 
 def find_marked(mark: str) -> "list[psutil.Process]":
-    """Living processes whose mark begins like this."""
+    """Living processes, other than this one, whose mark begins like this."""
     import psutil
 
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             carries = process.environ().get(_VARIABLE, "").startswith(mark)
-            if carries and process.status() != psutil.STATUS_ZOMBIE:
+            other = process.pid != os.getpid()
+            if carries and other and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found
 

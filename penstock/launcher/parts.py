@@ -112,15 +112,18 @@ class PostgresPart:
 
     name = "postgres"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, password_file: Path) -> None:
         self._folder = folder
-        self.server = PostgresServer(folder)
+        self._password_file = password_file
+        self.server = PostgresServer(folder, password_file=password_file)
         self.log_path = self.server.log_path
         self.address: str | None = None
 
     def start(self) -> None:
         self.server.start()
-        self.server = PostgresServer(self._folder, self.server.port)
+        self.server = PostgresServer(
+            self._folder, self.server.port, password_file=self._password_file
+        )
         self.address = self.server.dsn()
 
     def process(self) -> ProcessIdentity | None:
@@ -142,9 +145,17 @@ class PrefectPart:
         self._process: ProcessIdentity | None = None
 
     def start(self) -> None:
+        import psutil
+
         found = self._server.ensure()
         self.address = found.ui_url
-        self._process = ProcessIdentity.of(found.pid)
+        try:
+            self._process = ProcessIdentity.of(found.pid)
+        except psutil.NoSuchProcess:
+            raise ServiceError(
+                "the Prefect server ended right after its start. "
+                f"Its log, {self.log_path}, ends with:\n{last_lines(self.log_path)}"
+            ) from None
 
     def process(self) -> ProcessIdentity | None:
         return self._process if self._process and self._process.is_alive() else None

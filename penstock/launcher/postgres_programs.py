@@ -44,8 +44,8 @@ class PostgresPrograms:
         if ended.returncode != 0:
             raise ServiceError(f"{name} failed: {ended.stdout.strip()}")
 
-    def make_folder(self, folder: Path) -> None:
-        """Make the data folder, which belongs to the account."""
+    def refuse_closed(self, folder: Path) -> None:
+        """Make the folders above a data folder, which the account must be able to enter."""
         folder.parent.mkdir(parents=True, exist_ok=True)
         if self.account is not None and (closed := _closed_parent(folder)):
             raise ServiceError(
@@ -53,9 +53,11 @@ class PostgresPrograms:
                 f"and other accounts may not enter {closed}. Choose a data folder outside of it "
                 "(for `penstock up`, PENSTOCK_HOME), or run as another user."
             )
-        folder.mkdir(exist_ok=True)
+
+    def give(self, path: Path) -> None:
+        """Have a file or folder belong to the account."""
         if self.account is not None:
-            os.chown(folder, self.account.uid, self.account.gid)
+            os.chown(path, self.account.uid, self.account.gid)
 
     def _run(self, name: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(

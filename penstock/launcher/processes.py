@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 # The kernel derives creation times from the boot time, which shifts a little with the clock.
 _CLOCK_TOLERANCE_SECONDS = 1.5
 _KILL_SECONDS = 5.0
+# A log may be huge.
+_LOG_END_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,9 @@ def wait_until(
 def last_lines(path: Path, count: int = 20) -> str:
     """The end of a log file, for an error message."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        with path.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_END_BYTES))
+            text = log.read(_LOG_END_BYTES).decode("utf-8", errors="replace")
     except OSError:
         return "(no log was written)"
     return "\n".join(text.strip().splitlines()[-count:]) or "(the log is empty)"

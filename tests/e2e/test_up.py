@@ -20,7 +20,7 @@ import pytest
 from penstock.launcher.postgres import PostgresServer
 from penstock.launcher.processes import wait_until
 from penstock.launcher.valkey import ValkeyServer
-from tests.e2e.commands import CommandLine
+from tests.e2e.commands import CommandLine, end
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 QUICK = {"EMBEDDING_BACKEND": "hash", "PREFECT_WORKER_QUERY_SECONDS": "1"}
@@ -73,6 +73,17 @@ class Life:
         self.process.send_signal(number)
         return self.process.wait(timeout=120)
 
+    def end(self) -> None:
+        """Whatever a test that failed has left, also what `down` cannot end."""
+        try:
+            self.command.run("down")
+        finally:
+            if not self.has_ended():
+                self.send(signal.SIGKILL)
+            for process in self.find_processes():
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+
     def parts(self) -> dict[str, dict[str, Any]]:
         status = self.command.run("status", "--json")
         assert status.code == 0, status.err
@@ -81,13 +92,20 @@ class Life:
     def processes(self) -> list[str]:
         """All that has to do with this folder, whoever started it."""
         found = []
+        for process in self.find_processes():
+            with suppress(psutil.NoSuchProcess):
+                found.append(f"{process.pid} {process.cmdline()}")
+        return found
+
+    def find_processes(self) -> list[psutil.Process]:
+        found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
                 if process.status() == psutil.STATUS_ZOMBIE:
                     continue
                 words = [*process.cmdline(), *process.environ().values()]
                 if any(str(self.folder) in word for word in words):
-                    found.append(f"{process.pid} {process.cmdline()}")
+                    found.append(process)
         return found
 
     def write_documents(self, name: str, text: str) -> Path:
@@ -108,9 +126,7 @@ def open_life() -> Iterator[Life]:
         try:
             yield life
         finally:
-            life.command.run("down")
-            if not life.has_ended():
-                life.send(signal.SIGKILL)
+            life.end()
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +170,17 @@ def test_status_shows_each_part(running: Life) -> None:
     shown = running.command.run("status").out
     assert "worker-2" in shown
     assert "not running" not in shown
+
+
+def test_the_password_of_its_postgres_is_nowhere_to_be_seen(running: Life) -> None:
+    home = running.folder / "home"
+    password = (home / "postgres.password").read_text()
+    logs = [path.read_text(errors="replace") for path in home.rglob("*.log")]
+    shown = [running.command.run(command).out for command in ("status", "config", "doctor")]
+    for text in (*logs, *shown, *running.processes(), str(running.board()), running.said()):
+        assert password not in text
+    assert password in (home / "up.json").read_text()
+    assert (home / "up.json").stat().st_mode & 0o077 == 0
 
 
 def test_commands_in_the_same_home_use_its_servers_without_being_told(running: Life) -> None:
@@ -229,7 +256,8 @@ def test_it_ends_in_good_order_and_its_data_outlive_it_and_its_killing(running: 
     assert "sailcloth" in running.command.run("search", "sailcloth").out
 
     running.send(signal.SIGKILL)
-    assert running.processes() != []
+    left = " ".join(running.processes())
+    assert all(name in left for name in ("valkey-server", "postgres", "worker-1", "serve"))
     assert running.command.run("down", "--json").json == {"stopped": True}
     assert running.processes() == []
     assert running.command.run("down", "--json").json == {"stopped": False}
@@ -254,6 +282,20 @@ def test_given_servers_are_used_and_none_of_that_kind_are_started(
         assert not (another_life.folder / "home" / "postgres").exists()
         assert not any("valkey-server" in line for line in another_life.processes())
         assert another_life.command.run("down").code == 0
+    assert another_life.processes() == []
+
+
+def test_a_first_start_that_is_stopped_early_leaves_nothing_that_looks_like_data(
+    another_life: Life,
+) -> None:
+    home = another_life.folder / "home"
+    starting = another_life.command.start("up", "--port", "0")
+    begun = wait_until(lambda: any(home.glob("postgres.new.*/data/PG_VERSION")), 60)
+    ended = end(starting, signal.SIGTERM)
+    assert begun, ended.err
+    assert ended.code == 0
+    assert not (home / "postgres").exists()
+    assert another_life.command.run("status").code == 0
     assert another_life.processes() == []
 
 

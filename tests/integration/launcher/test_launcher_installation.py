@@ -3,22 +3,31 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from penstock.errors import ServiceError
+from penstock.launcher import installation as installation_module
 from penstock.launcher.installation import Installation
 from penstock.launcher.installation_home import InstallationHome
-from penstock.launcher.installation_state import InstallationState
-from penstock.launcher.marks import find_marked
-from penstock.launcher.parts import PostgresPart, ProcessPart
+from penstock.launcher.installation_state import (
+    InstallationState,
+    PartState,
+    write_installation,
+)
+from penstock.launcher.marks import find_marked, mark_of
+from penstock.launcher.parts import PostgresPart, PrefectPart, ProcessPart
+from penstock.launcher.prefect_server import PrefectServer, ServerAddress
 from penstock.launcher.processes import ProcessIdentity, wait_until
+from penstock.launcher.state import Phase
 
 SLEEP = "import time; time.sleep(600)"
 HAS_CHILD = (
@@ -127,6 +136,117 @@ def test_what_a_killed_supervisor_left_is_found_and_ended(scene: Scene) -> None:
     assert scene.home.stop() is False
 
 
+class Stubborn(ProcessPart):
+    """One that fails in ways nobody foresaw."""
+
+    def start(self) -> None:
+        if self.log_path.exists():
+            raise RuntimeError("the sluice is stuck")
+        super().start()
+
+    def stop(self) -> None:
+        super().stop()
+        raise RuntimeError("the sluice is stuck")
+
+
+def make_stubborn(scene: Scene) -> Stubborn:
+    command = [sys.executable, "-c", SLEEP]
+    return Stubborn("prefect", command, scene.home.logs, scene.installation.id)
+
+
+def test_a_part_that_cannot_be_stopped_does_not_keep_the_others_running(scene: Scene) -> None:
+    for part in (scene.part("valkey"), make_stubborn(scene), scene.part("api")):
+        scene.installation.start(part)
+    scene.installation.stop()
+    assert [line for line in scene.said if "not stopped" in line] == [
+        "prefect was not stopped: RuntimeError('the sluice is stuck')"
+    ]
+    assert "stopping valkey" in scene.said
+    assert not find_marked(scene.installation.id)
+
+
+def test_all_are_ended_on_a_full_disk_too(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    scene.installation.start(scene.part("api"))
+    monkeypatch.setattr(installation_module, "write_installation", fail)
+    scene.installation.stop()
+    assert scene.heard("no space left on device")
+    assert not find_marked(scene.installation.id)
+
+
+def test_a_restart_that_fails_unforeseen_is_tried_again(scene: Scene) -> None:
+    part = make_stubborn(scene)
+    scene.installation.start(part)
+    process = part.process()
+    assert process is not None
+    with scene.watched():
+        os.kill(process.pid, signal.SIGKILL)
+        assert scene.heard("the sluice is stuck')\nprefect is tried again in 2 s")
+
+
+def test_a_prefect_server_that_dies_right_after_its_start_did_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    address = ServerAddress("http://127.0.0.1:1/api", "http://127.0.0.1:1", ended.pid, 1)
+    monkeypatch.setattr(PrefectServer, "ensure", lambda _server: address)
+    part = PrefectPart(PrefectServer(tmp_path))
+    with pytest.raises(ServiceError, match="right after its start"):
+        part.start()
+    assert part.process() is None
+
+
+OWNER = """
+import sys, time
+from pathlib import Path
+from penstock.launcher.installation import Installation
+from penstock.launcher.installation_home import InstallationHome
+from penstock.launcher.valkey import ValkeyPart
+
+home = InstallationHome(Path(sys.argv[1]))
+home.logs.mkdir()
+installation = Installation(home.state_path, print)
+installation.be_guarded()
+installation.start(ValkeyPart(home.valkey, home.logs, installation.id))
+installation.become_ready()
+time.sleep(600)
+"""
+
+
+def test_nothing_runs_on_when_its_supervisor_was_killed_and_its_home_removed(
+    tmp_path: Path,
+) -> None:
+    home = InstallationHome(tmp_path)
+    with subprocess.Popen([sys.executable, "-c", OWNER, str(tmp_path)]) as owner:
+        ready = wait_until(lambda: is_ready(home), 30)
+        owner.kill()
+    assert ready
+    state = home.read()
+    assert state is not None
+    # With its home in place, it waits for the next `up` or `down`.
+    assert not wait_until(lambda: not find_marked(mark_of(state.id, "valkey")), 1)
+    home.state_path.unlink()
+    assert wait_until(lambda: not find_marked(state.id), 20)
+
+
+def is_ready(home: InstallationHome) -> bool:
+    state = home.read()
+    return state is not None and state.phase is Phase.READY
+
+
+def test_one_that_lost_its_mark_is_ended_as_well(scene: Scene) -> None:
+    with subprocess.Popen([sys.executable, "-c", SLEEP]) as process:
+        identity = ProcessIdentity.of(process.pid)
+        scene.installation.announce()
+        part = PartState("valkey", None, None, identity)
+        write_installation(scene.home.state_path, replace(scene.state(), parts=(part,)))
+        assert scene.home.end_leftovers() is True
+        assert not identity.is_alive()
+
+
 def test_only_one_at_a_time_looks_after_a_home(scene: Scene) -> None:
     with scene.home.hold(), pytest.raises(ServiceError, match="another command"):
         scene.home.stop()
@@ -135,7 +255,7 @@ def test_only_one_at_a_time_looks_after_a_home(scene: Scene) -> None:
 def test_a_postgres_that_was_killed_comes_back_on_its_port_with_its_data() -> None:
     with tempfile.TemporaryDirectory(prefix="penstock-up-test-") as name:
         Path(name).chmod(0o755)
-        part = PostgresPart(Path(name) / "postgres")
+        part = PostgresPart(Path(name) / "postgres", Path(name) / "postgres.password")
         try:
             part.start()
             dsn = part.server.ensure_database("kept")

