@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 FIND_BROWSER := { command -v chromium || command -v chromium-browser || command -v google-chrome; } > /dev/null
 PACKAGES := penstock flows tasks blocks deployments entrypoints
 
-.PHONY: setup browser demo test check bench clean
+.PHONY: setup browser demo test check reference bench clean
 
 setup: $(READY)
 
@@ -36,6 +36,10 @@ check: setup
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy $(PACKAGES) tests bench
 	$(VENV)/bin/lint-imports
+
+# docs/reference/ is written from the code.
+reference: setup
+	$(VENV)/bin/python -m entrypoints.reference
 
 bench: setup
 	$(VENV)/bin/python -m bench.pipeline
