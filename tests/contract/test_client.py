@@ -33,7 +33,7 @@ def client(service: Service) -> Iterator[Client]:
         )
 
     transport = httpx.MockTransport(forward)
-    with Client("http://testserver", patience_seconds=0, transport=transport) as client:
+    with Client("http://127.0.0.1", patience_seconds=0, transport=transport) as client:
         yield client
 
 

@@ -357,6 +357,7 @@ def test_a_run_is_started_and_watched_on_a_page_and_found_in_prefects(
         page.get_by_label("Source: its name, or a URL").fill("page-mills")
         page.get_by_role("button", name="Start a run").click()
         page.wait_for_url("**/ui/runs/*")
+        run_id = page.url.rpartition("/")[2]
         summary = page.locator("#summary")
         summary.locator("[data-state=active]").wait_for()
         page.locator(".line").nth(3).wait_for(timeout=120_000)
@@ -369,20 +370,29 @@ def test_a_run_is_started_and_watched_on_a_page_and_found_in_prefects(
         keep_screenshot(page, "dashboard-run-finished")
         flow_run = page.get_by_role("link", name="Flow run in Prefect").get_attribute("href")
         assert flow_run
-        see_prefects_page(page, flow_run)
+        force_on_the_page(page, run_id)
+        see_prefects_page(page, flow_run, run_id)
     installed.models.always(None, Reply())
 
 
-def see_prefects_page(page: Page, flow_run: str) -> None:
+def force_on_the_page(page: Page, run_id: str) -> None:
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.goto("/ui/runs")
+    page.get_by_role("button", name=f"Force run {run_id}", exact=True).click()
+    page.wait_for_url(lambda url: url.rpartition("/")[2] not in ("runs", run_id))
+    page.locator(".line", has_text="finished: 40 ready, 1 error").wait_for(timeout=120_000)
+
+
+def see_prefects_page(page: Page, flow_run: str, run_id: str) -> None:
     page.goto(flow_run)
     page.get_by_text("ingest page-mills").first.wait_for()
     page.get_by_text("source:page-mills").first.wait_for()
-    page.get_by_text("run 1 finished: 40 ready, 1 error").first.wait_for()
+    page.get_by_text(f"run {run_id} finished: 40 ready, 1 error").first.wait_for()
     keep_screenshot(page, "prefect-flow-run")
     page.get_by_text("Artifacts", exact=True).last.click()
-    for artifact in ("run-1-summary", "run-1-progress", "run-1-failures"):
-        page.get_by_text(artifact, exact=True).last.wait_for()
+    for kind in ("summary", "progress", "failures"):
+        page.get_by_text(f"run-{run_id}-{kind}", exact=True).last.wait_for()
     keep_screenshot(page, "prefect-artifacts")
-    page.get_by_text("run-1-summary", exact=True).last.click()
+    page.get_by_text(f"run-{run_id}-summary", exact=True).last.click()
     page.get_by_text("Slowest documents").first.wait_for()
     keep_screenshot(page, "prefect-summary")
