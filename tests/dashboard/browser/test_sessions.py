@@ -128,7 +128,7 @@ def test_whoever_looks_when_the_token_ends_is_asked_to_sign_in_again(
 ) -> None:
     run = f"/ui/runs/{house.globex.active_run_id}"
     stranger.goto(f"/ui/login?next=/runs/{house.globex.active_run_id}")
-    sign_in(stranger, make_token("globex", exp=int(time.time()) + 6))
+    sign_in(stranger, make_token("globex", exp=int(time.time()) + 12))
     stranger.wait_for_url(f"**{run}")
 
     stranger.get_by_role("link", name="sign in again").click()
