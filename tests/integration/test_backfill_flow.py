@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun, State
+from prefect.exceptions import ParameterTypeError
 
 from flows.backfill import backfill
 from flows.ingest import ingest
@@ -84,8 +85,9 @@ def test_a_dry_run_counts_and_changes_nothing(
     [
         ({"source": "nowhere"}, NotFound, "nowhere"),
         ({"reasons": ["stale"]}, UsageError, "belong together"),
-        ({"limit": 0}, UsageError, "at least 1"),
-        ({"tenant": ""}, UsageError, "name a tenant"),
+        # These already in the form, before a flow run is made.
+        ({"limit": 0}, ParameterTypeError, "limit: .* greater than or equal to 1"),
+        ({"tenant": ""}, ParameterTypeError, "tenant: .* at least 1 character"),
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(
