@@ -26,4 +26,4 @@ def main(urls: list[str], threads: int) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(Path(sys.argv[1]).read_text().split(), int(sys.argv[2]))))  # noqa: T201
+    print(json.dumps(main(Path(sys.argv[1]).read_text().split(), int(sys.argv[2]))))  # noqa: T201 - read by its caller

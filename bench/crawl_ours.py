@@ -71,4 +71,4 @@ def settle(app: App, lease: RunLease) -> None:
 
 if __name__ == "__main__":
     found = main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
-    print(json.dumps(found))  # noqa: T201
+    print(json.dumps(found))  # noqa: T201 - whoever started it reads it

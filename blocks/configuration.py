@@ -21,7 +21,7 @@ def settings_with(names: Sequence[str]) -> Settings:
 def load_part(name: str) -> ConfigurationPart:
     """A saved block by its `type/name`."""
     # Loading any block imports prefect-aws, so the one that needs it costs nothing here.
-    import blocks.s3_raw  # noqa: F401
+    import blocks.s3_raw  # noqa: F401 - imported for its block type to be known
 
     try:
         block = Block.load(name)

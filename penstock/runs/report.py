@@ -169,13 +169,6 @@ def list_documents(tx: Tx, run_id: int, limit: int | None = None) -> list[Docume
     return [DocumentLine(**row._mapping) for row in tx.execute(ordered.limit(limit))]
 
 
-def list_failures(tx: Tx, run_id: int) -> list[DocumentLine]:
-    """The documents of a run that failed."""
-    failed = select_documents(run_id).where(run_documents.c.status == DocumentStatus.ERROR)
-    rows = tx.execute(failed.order_by(run_documents.c.external_id))
-    return [DocumentLine(**row._mapping) for row in rows]
-
-
 def group_failures(tx: Tx, run_id: int, examples: int = 3) -> list[FailureGroup]:
     """The failures of a run by class, the most frequent first."""
     c = run_documents.c

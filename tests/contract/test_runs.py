@@ -28,9 +28,10 @@ from penstock.runs.lifecycle import (
     take_run,
     try_finalize,
 )
-from penstock.runs.report import list_failures, report_run
+from penstock.runs.outcomes import OutcomeFilter, page_documents
+from penstock.runs.report import DocumentLine, report_run
 from penstock.runs.vocabulary import Change, DocumentStatus, Run, RunLease, RunStatus, SourceSpec
-from penstock.store.database import Database
+from penstock.store.database import Database, Tx
 from penstock.store.schema import events, nodes, run_documents, runs, work_items
 from penstock.work.items import Claim, Outcome
 from penstock.work.queue import WorkQueue
@@ -43,6 +44,10 @@ QUEUE = WorkQueue(default_rules())
 
 def make_spec(name: str = "careers", tenant_id: str = TENANT) -> SourceSpec:
     return SourceSpec(tenant_id, name, "folder", f"/{name}")
+
+
+def failures(tx: Tx, run_id: int) -> list[DocumentLine]:
+    return page_documents(tx, OutcomeFilter(run_id, DocumentStatus.ERROR), 100)
 
 
 def start_run(database: Database, name: str = "careers") -> RunLease:
@@ -341,7 +346,7 @@ def test_a_run_is_finished_with_exact_counts(database: Database) -> None:
     assert (run.status, run.error) == (RunStatus.FINISHED, None)
     assert counts_of(database, run.id) == {"ready": 2, "skipped": 1, "error": 2}
     with database.read() as tx:
-        assert [line.external_id for line in list_failures(tx, run.id)] == ["d", "e"]
+        assert [line.external_id for line in failures(tx, run.id)] == ["d", "e"]
     assert not try_finalize(database, run.id)
     assert messages_of(database, run.id)[-1] == "finished: 2 ready, 1 skipped, 2 error"
 
@@ -544,7 +549,7 @@ def test_a_poison_document_ends_as_an_error_of_its_run(database: Database) -> No
     assert recovered.finished_runs == (lease.run.id,)
     assert counts_of(database, lease.run.id) == {"error": 1}
     with database.read() as tx:
-        [failure] = list_failures(tx, lease.run.id)
+        [failure] = failures(tx, lease.run.id)
         status = tx.execute(sa.select(nodes.c.embedding_status)).scalar_one()
     assert (failure.external_id, failure.error_class) == ("poison", ErrorClass.UNKNOWN)
     assert status == "failed"

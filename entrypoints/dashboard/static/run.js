@@ -77,7 +77,6 @@ const stream = new RunStream(summary.dataset.events, viewer.upto, {
     // Once more, now that nothing is written any longer.
     await Promise.all([viewer.finish(), showDocuments()]);
     connection.textContent = "the run has ended";
-    document.documentElement.dataset.ended = "yes";
   },
 });
 stream.open();
