@@ -4,8 +4,9 @@ VENV := .venv
 READY := $(VENV)/.ready
 FIND_BROWSER := { command -v chromium || command -v chromium-browser || command -v google-chrome; } > /dev/null
 PACKAGES := penstock flows tasks blocks deployments entrypoints
+WORKERS ?= 3
 
-.PHONY: setup browser demo test check reference bench clean
+.PHONY: setup browser demo test test-quick soak check reference bench clean
 
 setup: $(READY)
 
@@ -28,8 +29,17 @@ browser:
 	@$(FIND_BROWSER) || { apt-get update -qq && apt-get install -y -qq chromium; } > /dev/null 2>&1 || true
 	@$(FIND_BROWSER) || echo "NO BROWSER on this machine, and none can be installed: tests of pages are skipped"
 
+# The whole suite. More workers than cores: many tests wait for a lease, a poll or a signal.
 test: setup browser
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+# What needs no server, browser or process: after each edit.
+test-quick: setup
+	$(VENV)/bin/python -m pytest -n 2 --dist loadfile --quick
+
+# What takes minutes: a minute of killed workers, fuzzing, and the benches at their smallest size.
+soak: setup
+	$(VENV)/bin/python -m pytest bench/tests
 
 check: setup
 	$(VENV)/bin/ruff check .

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from bench.faulting import (
+from tests.faults.scenarios import (
     clocks,
     kills,
     models,

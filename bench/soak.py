@@ -6,9 +6,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.faulting.scene import LEASE_SECONDS, SWEEP_SECONDS, open_scene
-from bench.faulting.soaking import Soaked, soak
 from penstock.launcher.postgres import PostgresServer
+from tests.faults.scenarios.scene import LEASE_SECONDS, SWEEP_SECONDS, open_scene
+from tests.faults.scenarios.soaking import Soaked, soak
 
 
 def main() -> None:

@@ -1,10 +1,16 @@
-"""What every test may use: both databases, migrated and empty, and a clean environment."""
+"""What every test may use: databases, servers, and a clean environment.
+
+Servers are started by the first test that needs them. Each worker of a parallel run has its own
+Postgres, Valkey and S3 server; the Prefect server, which takes 20 s to start, is shared by all.
+"""
 
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,12 +19,16 @@ import psycopg
 import pytest
 from hypothesis import settings
 from psycopg import sql
+from redis import Redis
 
 from penstock.crawl.s3_client import S3Access, build_s3_client
 from penstock.launcher.postgres import PostgresServer
 from penstock.launcher.prefect_server import PrefectServer, ServerAddress
+from penstock.launcher.valkey import ValkeyServer
 from penstock.store.database import Database
 from penstock.store.migration import migrate
+from penstock.work.redis_client import build_redis_client
+from tests import leftovers
 from tests.s3 import running_s3, unscript
 from tests.simulator import Site, running_site
 
@@ -29,6 +39,109 @@ _FOREIGN_NAMES = {"REDIS_URL", "GROQ_API_KEY", "NODE_BATCH_MAX", "ACTIVEKG_DSN"}
 # Deadlines measure the machine, and remembered examples would lie in whatever folder we are in.
 settings.register_profile("penstock", database=None, deadline=None)
 settings.load_profile("penstock")
+
+_WATCHER = pytest.StashKey[subprocess.Popen[bytes]]()
+
+# In this order, before all others: a long file that is begun last keeps one worker busy while the
+# others have nothing left to do.
+_SLOW_FOLDERS = (
+    "tests/e2e",
+    "tests/faults",
+    "tests/dashboard/browser",
+    "tests/integration",
+    "bench",
+)
+_SERVERS = {"postgres", "valkey", "s3_access", "prefect_server", "site", "server", "h2_server"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not _is_parallel_worker(config):
+        leftovers.begin()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not _is_parallel_worker(session.config):
+        session.stash[_WATCHER] = leftovers.watch(_run_folder())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """Also after Ctrl-C. A process that a test has left running fails the run."""
+    yield
+    if _is_parallel_worker(session.config):
+        return
+    PrefectServer(_run_folder() / "prefect-home").stop()
+    left = leftovers.end(_run_folder())
+    with session.stash[_WATCHER] as watcher:
+        watcher.communicate()
+    if left and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        print("\nprocesses left by the tests:", *left, sep="\n  ")  # noqa: T201
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Workers send reports as UTF-8, and some tests write what UTF-8 cannot express."""
+    report = yield
+    report.sections = [
+        (title, text.encode("utf-8", "backslashreplace").decode())
+        for title, text in report.sections
+    ]
+    return report
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--quick", action="store_true", help="only tests that start no server and no process"
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Importing what is not run takes most of the time that collecting takes."""
+    return True if config.getoption("quick") and _is_slow(collection_path) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if _needs_servers(item):
+            item.add_marker("full_suite")
+    if config.getoption("quick"):
+        slow = [item for item in items if item.get_closest_marker("full_suite")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("full_suite")]
+        sys.addaudithook(_refuse_servers)
+    items.sort(key=lambda item: _folder_place(item.path))
+
+
+def _folder_place(path: Path) -> int:
+    root = Path(__file__).parent.parent
+    found = (n for n, folder in enumerate(_SLOW_FOLDERS) if path.is_relative_to(root / folder))
+    return next(found, len(_SLOW_FOLDERS))
+
+
+def _is_slow(path: Path) -> bool:
+    return _folder_place(path) < len(_SLOW_FOLDERS)
+
+
+def _needs_servers(item: pytest.Item) -> bool:
+    fixtures = set(getattr(item, "fixturenames", ()))
+    chosen = item.callspec.params if hasattr(item, "callspec") else {}
+    on_postgres = "postgres" in (chosen.get("database"), chosen.get("empty_url"))
+    return on_postgres or bool(_SERVERS & fixtures) or _is_slow(item.path)
+
+
+def _refuse_servers(event: str, _arguments: tuple[object, ...]) -> None:
+    """The promise of the quick tests. A test that breaks it is marked with `full_suite`."""
+    if event in ("socket.bind", "subprocess.Popen", "os.fork", "os.posix_spawn"):
+        raise RuntimeError(f"a quick test may not start anything ({event}): mark it `full_suite`")
+
+
+def _is_parallel_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+def _run_folder() -> Path:
+    return Path(os.environ[leftovers.VARIABLE])
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +183,17 @@ def postgres_template(postgres: PostgresServer) -> str:
     return _TEMPLATE
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """SQLite, and Postgres too where a test says that the two may differ."""
+    both = metafunc.definition.get_closest_marker("both_databases")
+    chosen = {m.args[0] for m in metafunc.definition.iter_markers("parametrize")}
+    for name in ("database", "empty_url"):
+        if name in metafunc.fixturenames and name not in chosen:
+            kinds = ["sqlite", "postgres"] if both else ["sqlite"]
+            metafunc.parametrize(name, kinds, indirect=True)
+
+
+@pytest.fixture
 def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The address of a database without any schema."""
     if request.param == "sqlite":
@@ -80,7 +203,7 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield from _postgres_database(server, "template1")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """A migrated, empty database of this test alone."""
     if request.param == "sqlite":
@@ -152,18 +275,30 @@ def bucket(s3: Any) -> str:
 
 
 @pytest.fixture(scope="session")
-def prefect_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("prefect-home")
+def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Its address."""
+    with ValkeyServer(tmp_path_factory.mktemp("valkey")) as server:
+        yield server.start()
+
+
+@pytest.fixture
+def redis_client(valkey: str) -> Iterator[Redis]:
+    """Emptied before each test."""
+    with build_redis_client(valkey) as client:
+        client.flushall()
+        yield client
 
 
 @pytest.fixture(scope="session")
-def prefect_server(prefect_home: Path) -> Iterator[ServerAddress]:
-    """Its address; stopped at the end, also when tests fail."""
-    server = PrefectServer(prefect_home, idle_seconds=None)
-    try:
-        yield server.ensure()
-    finally:
-        server.stop()
+def prefect_home() -> Path:
+    return _run_folder() / "prefect-home"
+
+
+@pytest.fixture(scope="session")
+def prefect_server(prefect_home: Path) -> ServerAddress:
+    """Its address; shared by all workers of a parallel run, and stopped when that ends."""
+    prefect_home.mkdir(exist_ok=True)
+    return PrefectServer(prefect_home, idle_seconds=None).ensure()
 
 
 @pytest.fixture

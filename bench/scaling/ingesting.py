@@ -9,11 +9,11 @@ from uuid import UUID
 import psutil
 import sqlalchemy as sa
 
-from bench.faulting.audit import audit_run
 from bench.scaling.installation import POOL, PROFILE, Installation, Process
 from bench.scaling.texts import write_texts
 from penstock.runs.lifecycle import run_of_flow
 from penstock.store.schema import run_documents, runs, work_items
+from tests.faults.scenarios.audit import audit_run
 
 _WORKER = ("prefect", "worker", "start", "--pool", POOL, "--work-queue", "crawl")
 

@@ -17,7 +17,6 @@ import psutil
 import psycopg
 from prefect.client.orchestration import SyncPrefectClient
 
-from bench.faulting.orchestrator import running_server
 from bench.llm_standin import Standin
 from bench.scaling.processes import Family, find_child, postmaster_of
 from penstock.bootstrap import App, open_app
@@ -25,6 +24,7 @@ from penstock.launcher.postgres import PostgresServer
 from penstock.launcher.processes import wait_until
 from penstock.launcher.valkey import ValkeyServer
 from penstock.settings import load_settings
+from tests.faults.scenarios.orchestrator import running_server
 
 ROOT = Path(__file__).parents[2]
 POOL = "penstock"

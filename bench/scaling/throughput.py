@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from bench.faulting.audit import Audit, audit_run, is_over
 from bench.pipeline import Target
 from bench.scaling.crews import WORKERS, Kind, completed_items, hired
 from bench.scaling.installation import PROFILE, TENANT, Installation
@@ -16,6 +15,7 @@ from penstock.bootstrap import App
 from penstock.runs.lifecycle import begin_ingesting, close_listing, take_run
 from penstock.sources.definition import SourceSettings
 from penstock.store.schema import runs, work_items
+from tests.faults.scenarios.audit import Audit, audit_run, is_over
 
 CREWS = (1, 2, 4)
 WANTED = {2: 1.8, 4: 3.2}

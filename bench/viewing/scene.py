@@ -13,7 +13,6 @@ from pathlib import Path
 import psutil
 import sqlalchemy as sa
 
-from bench.faulting.waiting import wait_for
 from penstock.bootstrap import App, open_app
 from penstock.launcher.ports import LOOPBACK, free_port
 from penstock.launcher.postgres import PostgresServer
@@ -21,6 +20,7 @@ from penstock.runs.lifecycle import begin_ingesting, open_run, take_run
 from penstock.runs.vocabulary import SourceSpec
 from penstock.settings import load_settings
 from penstock.store.schema import events
+from tests.faults.scenarios.waiting import wait_for
 
 ROOT = Path(__file__).parent.parent.parent
 TENANT = "default"

@@ -30,6 +30,8 @@ from tests.contract.backfilling import BODY, UP_TO_DATE, Archive
 from tests.factories import TENANT, add_source, read_rows
 from tests.together import run_together
 
+pytestmark = pytest.mark.both_databases
+
 BROKEN = Fault(ErrorClass.CORRUPTION, "the file is broken")
 OTHER = "other/model@8"
 

@@ -9,6 +9,8 @@ from penstock.store.schema import sources
 from tests.factories import add_source
 from tests.together import run_together
 
+pytestmark = pytest.mark.both_databases
+
 on_postgres = pytest.mark.parametrize("database", ["postgres"], indirect=True)
 
 

@@ -13,7 +13,6 @@ from redis import Redis
 from penstock.bootstrap import App, open_app
 from penstock.documents import Stage
 from penstock.intake.request import NewNode
-from penstock.launcher.valkey import ValkeyServer
 from penstock.settings import EmbeddingSettings, load_settings
 from penstock.store.database import Database
 from penstock.store.schema import nodes, work_items, workers
@@ -25,15 +24,6 @@ from tests.together import run_together, wait_until
 
 TENANT = "acme"
 JOBS = 2_000
-
-
-@pytest.fixture(scope="module")
-def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    server = ValkeyServer(tmp_path_factory.mktemp("valkey"))
-    try:
-        yield server.start()
-    finally:
-        server.stop()
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,8 @@ from penstock.store.database import Database
 from tests.factories import TENANT
 from tests.together import run_together
 
+pytestmark = pytest.mark.both_databases
+
 
 def write(database: Database, run_id: int, *messages: str, **about: Any) -> None:
     with database.write() as tx:

@@ -9,6 +9,8 @@ from penstock.store.database import Database
 from tests.factories import Desk, make_item
 from tests.together import run_together
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.fixture
 def desk(database: Database) -> Desk:

@@ -48,6 +48,8 @@ from tests.factories import NOON, TENANT, Desk, add_node, add_source, at, make_f
 from tests.factories import read_rows as rows_of
 from tests.together import run_together
 
+pytestmark = pytest.mark.both_databases
+
 DAY = 86_400.0
 SECOND = timedelta(seconds=1)
 

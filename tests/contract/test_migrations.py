@@ -16,6 +16,8 @@ from penstock.store.database import Database
 from penstock.store.migration import HEAD, alembic_config, check, current_revision, migrate
 from penstock.store.schema import metadata
 
+pytestmark = pytest.mark.both_databases
+
 # Full-text search is written by hand for each database; reflection cannot see through it.
 _BY_HAND = ("texts_fts", "ix_texts_search", "ix_work_items_due")
 
@@ -117,6 +119,7 @@ def test_a_newer_database_is_refused_and_left_as_it_is(empty: Database) -> None:
     assert current_revision(empty) == "9999"
 
 
+@pytest.mark.full_suite
 def test_two_processes_that_migrate_at_once_both_succeed(empty_url: str) -> None:
     processes = [
         subprocess.Popen(

@@ -41,6 +41,8 @@ from tests.contract.ingestion import ScriptedSteps, counts, make_text
 from tests.contract.modelling import FALLBACK, KEY, PRIMARY, ModelWorkplace, make_answer
 from tests.factories import TENANT, read_rows
 
+pytestmark = pytest.mark.full_suite
+
 MakePlace = Callable[..., ModelWorkplace]
 RETIRED = {
     "primary_model": "llama-3.1-8b-instant",

@@ -38,8 +38,11 @@ from penstock.store.schema import (
     workers,
 )
 from tests.contract.ingestion import Workplace, counts, make_text
-from tests.e2e.commands import ROOT, CommandLine, Done
+from tests.e2e.commands import CommandLine, Done
 from tests.factories import TENANT, add_node, add_source, make_fault, make_item, read_rows
+from tests.pages import ROOT
+
+pytestmark = pytest.mark.both_databases
 
 ODD_TEXT = "naïve “mills” 水車 🏭\t\\N \\. ''\n" + "x" * 300_000
 MODES: tuple[Mode, ...] = ("text", "vector", "hybrid")
@@ -449,6 +452,7 @@ def test_into_the_postgres_of_penstock_up_nothing_has_to_be_set(
     assert json.loads(capsys.readouterr().out)["next"].startswith("nothing has to be set")
 
 
+@pytest.mark.full_suite
 @pytest.mark.parametrize(
     ("to", "said"),
     [("nonsense", "write postgresql://"), ("mysql://host/db", "write postgresql://")],

@@ -34,6 +34,8 @@ from tests.factories import (
 )
 from tests.together import run_together, wait_until
 
+pytestmark = pytest.mark.both_databases
+
 OURS = JobFilter(TENANT)
 RETRIED = "Job was manually retried."
 

@@ -16,6 +16,8 @@ from penstock.store.schema import duties
 from tests.factories import Desk, at, make_item
 from tests.together import run_together
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
@@ -39,31 +39,19 @@ from tests.together import run_together, wait_until
 _prefixes = (f"test{number}:" for number in itertools.count())
 
 
-@pytest.fixture(scope="module")
-def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with ValkeyServer(tmp_path_factory.mktemp("valkey")) as server:
-        yield server.start()
-
-
-@pytest.fixture
-def redis_client(valkey: str) -> Iterator[Redis]:
-    with build_redis_client(valkey) as client:
-        yield client
-
-
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["local", "shared"])
+@pytest.fixture(params=["local", pytest.param("shared", marks=pytest.mark.full_suite)])
 def gate(request: pytest.FixtureRequest, clock: Clock) -> Gate:
     if request.param == "local":
         return LocalGate(clock)
     return RedisGate(request.getfixturevalue("redis_client"), next(_prefixes), clock)
 
 
-@pytest.fixture(params=["local", "shared"])
+@pytest.fixture(params=["local", pytest.param("shared", marks=pytest.mark.full_suite)])
 def limit(request: pytest.FixtureRequest) -> RateLimit:
     if request.param == "local":
         return LocalRateLimit()
@@ -94,6 +82,7 @@ def wait_of(gate: Gate, tokens: int = 100) -> float:
     return answer
 
 
+@pytest.mark.full_suite
 def test_calls_go_freely_while_nothing_is_known(gate: Gate) -> None:
     for _ in range(100):
         granted(gate, tokens=100_000)
@@ -315,7 +304,7 @@ def test_threads_share_what_the_headers_allow(limit: RateLimit) -> None:
     assert time.monotonic() - started > 15 / 40
 
 
-@pytest.mark.slow
+@pytest.mark.full_suite
 @pytest.mark.parametrize("headers", [True, False])
 def test_sixteen_threads_keep_the_limit_of_a_real_server(limit: RateLimit, headers: bool) -> None:
     with GroqServer() as server, closing(build_groq_client("key", server.base_url)) as client:
@@ -340,6 +329,7 @@ def test_keys_expire(redis_client: Redis) -> None:
     assert 7200 < redis_client.ttl(prefix + MODEL) < 7200 + 3700
 
 
+@pytest.mark.full_suite
 def test_without_redis_each_process_keeps_the_limit_for_itself(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

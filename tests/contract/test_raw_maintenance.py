@@ -24,6 +24,8 @@ from tests.contract.ingestion import Workplace, make_text
 from tests.factories import TENANT, Desk, add_node, add_source, make_fault, make_item, read_node
 from tests.s3 import Reply, script
 
+pytestmark = pytest.mark.both_databases
+
 SOURCE = "careers"
 MINUTE = timedelta(minutes=1)
 ODD_TENANT, ODD_SOURCE = "../ümlaut", "https://x.example/jobs?q=a b~"
@@ -91,7 +93,9 @@ def stored(s3: Any, bucket: str) -> BucketPlace:
     return BucketPlace(s3, bucket)
 
 
-@pytest.fixture(params=["folder", "stored"], ids=["local", "s3"])
+@pytest.fixture(
+    params=["folder", pytest.param("stored", marks=pytest.mark.full_suite)], ids=["local", "s3"]
+)
 def place(request: pytest.FixtureRequest) -> Place:
     found: Place = request.getfixturevalue(request.param)
     return found

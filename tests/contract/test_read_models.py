@@ -20,6 +20,8 @@ from penstock.store.identifiers import new_node_id
 from penstock.store.schema import extractions, model_calls, run_documents, runs, work_items
 from tests.factories import NOON, TENANT, add_source, at
 
+pytestmark = pytest.mark.both_databases
+
 
 def after_noon(seconds: float) -> datetime:
     return NOON + timedelta(seconds=seconds)

@@ -13,6 +13,8 @@ from penstock.events.record import Event, record
 from penstock.store.database import Database
 from tests.factories import TENANT
 
+pytestmark = pytest.mark.both_databases
+
 EVERYTHING = LogFilter()
 TRICKY = ("100% sure", "100 sure", "a_b", "aXb", "back\\slash", "a/b", "Ümläut", "", "it's; --")
 ASCII = string.printable

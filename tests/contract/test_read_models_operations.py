@@ -14,6 +14,8 @@ from penstock.store.database import Database
 from penstock.store.identifiers import new_node_id
 from tests.factories import TENANT, Desk, add_source, at, make_fault, make_item
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.fixture
 def desk(database: Database) -> Desk:

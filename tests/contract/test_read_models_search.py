@@ -16,6 +16,8 @@ from penstock.store.schema import extractions
 from tests.contract.test_search import EMBEDDER, MODES, Shelf
 from tests.factories import TENANT, at
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.fixture
 def shelf(database: Database) -> Shelf:

@@ -27,6 +27,8 @@ from penstock.work.items import Claim, WorkItem
 from tests.contract.ingestion import Workplace
 from tests.factories import Desk, at, make_fault, make_item
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,8 @@ from penstock.work.retry import default_rules
 from tests.factories import TENANT, add_node, make_fault, make_item, read_rows
 from tests.together import run_together
 
+pytestmark = pytest.mark.both_databases
+
 QUEUE = WorkQueue(default_rules())
 
 

@@ -19,6 +19,8 @@ from penstock.store.database import Database
 from penstock.store.schema import embeddings, nodes, texts
 from tests.factories import TENANT, add_node, add_source
 
+pytestmark = pytest.mark.both_databases
+
 EMBEDDER = HashEmbedder()
 MODES: list[Mode] = ["text", "vector", "hybrid"]
 BUSY = """The mill at the river grinds corn all day. Its millers are running the wheels with care,

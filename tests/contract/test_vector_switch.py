@@ -26,6 +26,8 @@ from tests.contract.backfilling import Archive, vector_row
 from tests.contract.ingestion import make_text
 from tests.factories import TENANT
 
+pytestmark = pytest.mark.both_databases
+
 OLD, NEW = HashEmbedder.identity, WordLlamaEmbedder.identity
 GONE = "vanished/model@8"
 

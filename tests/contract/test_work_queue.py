@@ -10,7 +10,6 @@ import sqlalchemy as sa
 from penstock.dispatch.redis_dispatch import RedisDispatch
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass, StoreError
-from penstock.launcher.valkey import ValkeyServer
 from penstock.store.database import Database
 from penstock.store.schema import attempts, events, nodes, work_items, workers
 from penstock.work.heart import Heart
@@ -32,17 +31,15 @@ from tests.factories import (
 )
 from tests.together import run_together, wait_until
 
+pytestmark = pytest.mark.both_databases
+
 PERMANENT = [kind for kind in ErrorClass if kind.permanent]
 SPENDING = [k for k in ErrorClass if not k.permanent and k is not ErrorClass.RATE_LIMITED]
 
 
-@pytest.fixture(scope="module")
-def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with ValkeyServer(tmp_path_factory.mktemp("valkey")) as server:
-        yield server.start()
-
-
-@pytest.fixture(params=["database alone", "with Valkey"])
+@pytest.fixture(
+    params=["database alone", pytest.param("with Valkey", marks=pytest.mark.full_suite)]
+)
 def desk(database: Database, request: pytest.FixtureRequest) -> Iterator[Desk]:
     """The same rules hold whether Redis is told of every move or not."""
     if request.param == "database alone":

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -22,6 +23,8 @@ from penstock.store.schema import attempts, nodes, work_items
 from penstock.work.items import Claim, ItemStatus, WorkItem
 from penstock.work.retry import default_rules
 from tests.factories import NOON, Desk, add_node, at, make_fault, make_item, read_rows
+
+pytestmark = pytest.mark.both_databases
 
 ACTIVE = {ItemStatus.PENDING, ItemStatus.PROCESSING, ItemStatus.RETRY_PENDING}
 BUDGETS = {stage: rule.max_attempts for stage, rule in default_rules().items()}

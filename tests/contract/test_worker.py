@@ -34,6 +34,8 @@ from tests.contract.worker_library import (
 from tests.together import wait_until
 from tests.unit.text.factories import PARAGRAPH, make_docx, make_page, make_pdf
 
+pytestmark = pytest.mark.full_suite
+
 Hire = Callable[..., ExtractionWorker]
 QUICK = {"num_workers": 1, "heartbeat_interval": 0.2, "poll_interval": 0.05}
 # As operators have it in their runbooks.

@@ -20,6 +20,8 @@ from tests.contract.worker_library import Library, known, queued, status_of
 from tests.factories import add_node, make_item
 from tests.together import run_together
 
+pytestmark = pytest.mark.both_databases
+
 PERMANENT = ["corruption", "unsupported", "empty", "too_large", "forbidden"]
 DELAYS = [0.5, 2, 10, 30, 60, 60]
 
@@ -611,6 +613,7 @@ def _unavailable(*_: object) -> list[WorkItem]:
     raise StoreUnavailable("the database is away")
 
 
+@pytest.mark.full_suite
 def test_a_text_that_is_had_after_all_leaves_no_failure_on_its_node(
     library: Library, queue: QueueManager
 ) -> None:

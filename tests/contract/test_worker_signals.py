@@ -21,6 +21,8 @@ from tests.contract.worker_library import Library, has_ended, known, wait_for
 from tests.together import wait_until
 from tests.unit.text.factories import make_pdf
 
+pytestmark = pytest.mark.full_suite
+
 DEADLINE_SECONDS = 60.0
 
 # The main module has no `if __name__ == "__main__"`: children must not need one.

@@ -1,4 +1,4 @@
-"""Pages on both databases: empty ones for a test alone, and furnished ones to look at."""
+"""Pages: empty ones for a test alone, and furnished ones to look at."""
 
 import shutil
 from collections.abc import Iterator
@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.launcher.postgres import PostgresServer
 from penstock.store.database import Database
-from penstock.store.migration import migrate
 from tests.dashboard.furnishing import Furnished, furnish
 from tests.dashboard.pages import GUARDED, HOST, Exhibit, MakePages, Pages
 
@@ -39,30 +37,22 @@ def acme(database: Database, tmp_path: Path) -> Iterator[Furnished]:
         yield room
 
 
-@pytest.fixture(scope="package", params=["sqlite", "postgres"])
+@pytest.fixture(scope="session")
 def exhibition(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Exhibit]:
     """Two tenants and their pages, with and without tokens; furnished once, for tests that change
     nothing."""
     home = tmp_path_factory.mktemp("exhibition")
+    shutil.copy(sqlite_template, home / "penstock.db")
     with ExitStack() as stack:
-        database = stack.enter_context(closing(Database(_address(request, home))))
-        migrate(database)
+        database = stack.enter_context(closing(Database(f"sqlite:///{home / 'penstock.db'}")))
         yield Exhibit(
             stack.enter_context(Pages(database, home, tenant="acme")),
             stack.enter_context(Pages(database, home, **GUARDED)),
             stack.enter_context(closing(furnish(database, home, "acme"))),
             stack.enter_context(closing(furnish(database, home, "globex"))),
         )
-
-
-def _address(request: pytest.FixtureRequest, home: Path) -> str:
-    if request.param == "sqlite":
-        shutil.copy(request.getfixturevalue("sqlite_template"), home / "penstock.db")
-        return f"sqlite:///{home / 'penstock.db'}"
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return server.create_database("penstock_exhibition")
 
 
 @pytest.fixture

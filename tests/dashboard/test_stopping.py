@@ -12,7 +12,7 @@ from tests.dashboard.furnishing import Workshop
 from tests.e2e.commands import CommandLine
 from tests.e2e.test_serve import QUICK, running
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full_suite
 
 
 def test_a_server_stops_although_somebody_looks_at_a_run(tmp_path: Path) -> None:

@@ -1,11 +1,18 @@
 """Command lines to try things with."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from penstock.launcher.prefect_server import ServerAddress
-from tests.e2e.commands import CommandLine
+from tests.e2e.commands import PRELOADED, CommandLine
+
+
+@pytest.fixture(scope="session", autouse=True)
+def preloaded() -> Iterator[None]:
+    yield
+    PRELOADED.stop()
 
 
 @pytest.fixture

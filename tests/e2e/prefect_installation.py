@@ -13,17 +13,20 @@ from uuid import UUID
 
 import psutil
 from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.actions import WorkPoolUpdate
 from prefect.client.schemas.objects import FlowRun
 
-from bench.faulting.orchestrator import running_server
 from penstock.bootstrap import App, open_app
 from penstock.launcher.postgres import PostgresServer
 from penstock.launcher.processes import wait_until
 from penstock.settings import load_settings
 from penstock.testing import GroqServer
+from tests.faults.scenarios.orchestrator import running_server
+from tests.leftovers import VARIABLE
 
 ROOT = Path(__file__).parent.parent.parent
 POOL = "penstock"
+INHERITED = ("PATH", "HOME", "LANG", VARIABLE)
 # Leases that run out while a test waits for it.
 TIMES = {
     "PENSTOCK_LEASE_SECONDS": "6",
@@ -60,11 +63,19 @@ class Installation:
         return done.stdout
 
     def deployment_run(self, name: str, **parameters: Any) -> FlowRun:
+        """What `prefect deployment run` does, without the seconds that the command takes."""
+        deployment = self.client.read_deployment_by_name(name)
+        return self.client.create_flow_run_from_deployment(deployment.id, parameters=parameters)
+
+    def deployment_run_by_command(self, name: str, **parameters: Any) -> FlowRun:
         """`prefect deployment run`, and the flow run it has made."""
         options = [f"-p{key}={json.dumps(value)}" for key, value in parameters.items()]
         said = self.run("prefect", "deployment", "run", name, *options)
         [found] = [line.split()[-1] for line in said.splitlines() if "UUID" in line]
         return self.client.read_flow_run(UUID(found))
+
+    def pause_pool(self, is_paused: bool) -> None:
+        self.client.update_work_pool(POOL, WorkPoolUpdate(is_paused=is_paused))
 
     def state_of(self, flow_run: FlowRun) -> str:
         return str(self.client.read_flow_run(flow_run.id).state_name)
@@ -130,7 +141,7 @@ def open_installation(folder: Path, postgres: PostgresServer) -> Iterator[Instal
         temporary = folder / "tmp"
         temporary.mkdir()
         environment = {
-            **{name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ},
+            **{name: os.environ[name] for name in INHERITED if name in os.environ},
             **TIMES,
             "PWD": str(ROOT),
             "TMPDIR": str(temporary),

@@ -8,8 +8,6 @@ import pytest
 from tests.contract.ingestion import make_text
 from tests.e2e.commands import CommandLine
 
-pytestmark = pytest.mark.slow
-
 
 def later(penstock: CommandLine, **settings: str) -> CommandLine:
     """The same home with other settings."""

@@ -6,13 +6,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.e2e.commands import CommandLine, Done, end
 
 PROSE = "A keeper of weirs explains, at some length, how water is held back and when it is let go. "
-
-pytestmark = pytest.mark.slow
 
 
 def good(folder: Path, name: str = "good.txt") -> Path:

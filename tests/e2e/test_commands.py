@@ -23,8 +23,6 @@ INGEST_KEYS = {
 }
 COUNTS = {"ready", "skipped", "error", "expired", "pending"}
 
-pytestmark = pytest.mark.slow
-
 
 def write_documents(folder: Path, *names: str) -> Path:
     folder.mkdir(exist_ok=True)

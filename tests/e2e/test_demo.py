@@ -6,8 +6,6 @@ import pytest
 
 from tests.e2e.commands import CommandLine, Done
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def command_line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from fpdf import FPDF
 
-from tests.e2e.commands import ROOT, CommandLine
+from tests.e2e.commands import CommandLine
+from tests.pages import ROOT
 
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -16,7 +16,6 @@ from penstock.store.schema import workers
 from penstock.work.items import Claim, NewItem
 from tests.e2e.commands import CommandLine
 
-pytestmark = pytest.mark.slow
 BROKEN = Fault(ErrorClass.CORRUPTION, "the file is broken")
 
 

@@ -3,15 +3,12 @@
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
 import sqlalchemy as sa
 
 from penstock.bootstrap import open_app
 from penstock.settings import load_settings
 from penstock.store.schema import events
 from tests.e2e.commands import CommandLine
-
-pytestmark = pytest.mark.slow
 
 
 def test_it_tells_what_it_would_delete_deletes_it_and_needs_no_prefect(tmp_path: Path) -> None:

@@ -19,8 +19,6 @@ from tests.together import wait_until
 KEY = "gsk_very-secret-key"
 RETIRED = "llama-3.1-8b-instant"
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def server() -> Iterator[GroqServer]:

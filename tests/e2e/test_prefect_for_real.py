@@ -17,7 +17,6 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.schedules import SCHEDULE_TYPES, IntervalSchedule
 from prefect.states import Cancelling
 
-from bench.faulting.audit import audit_run
 from penstock.launcher.ports import free_port
 from penstock.launcher.postgres import PostgresServer
 from penstock.launcher.processes import wait_until
@@ -27,8 +26,9 @@ from penstock.store.schema import run_documents, workers
 from penstock.testing import Reply
 from tests.browser import keep_screenshot, open_browser, open_page
 from tests.e2e.prefect_installation import ROOT, Installation, open_installation
+from tests.faults.scenarios.audit import audit_run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,9 @@ def served(installed: Installation) -> Iterator[str]:
 
 def test_the_command_of_prefect(installed: Installation) -> None:
     source = installed.write_documents("by-command", 3)
-    flow_run = installed.deployment_run("ingest/ingest", source=str(source), profile="document")
+    flow_run = installed.deployment_run_by_command(
+        "ingest/ingest", source=str(source), profile="document"
+    )
     installed.wait_for_state(flow_run, "Completed")
     run = run_of(installed, flow_run)
     assert audit_run(installed.app.database, run.id, 3).problems == []
@@ -189,12 +191,12 @@ def test_a_failed_flow_run_says_why(installed: Installation) -> None:
 
 def test_a_paused_pool_starts_nothing_until_it_goes_on(installed: Installation) -> None:
     source = installed.write_documents("paused", 3)
-    installed.run("prefect", "work-pool", "pause", "penstock")
+    installed.pause_pool(True)
     try:
         flow_run = installed.deployment_run("ingest/ingest", source=str(source))
         assert not wait_until(lambda: installed.state_of(flow_run) not in ("Scheduled", "Late"), 8)
     finally:
-        installed.run("prefect", "work-pool", "resume", "penstock")
+        installed.pause_pool(False)
     installed.wait_for_state(flow_run, "Completed")
 
 
@@ -274,8 +276,8 @@ def test_helpers_share_a_run_and_the_death_of_a_worker_costs_nothing(
     installed.models.always(None, Reply())
 
 
-@pytest.mark.parametrize("count", [2, 4])
-def test_workers_share_a_run_and_finish_it_once(installed: Installation, count: int) -> None:
+def test_workers_share_a_run_and_finish_it_once(installed: Installation) -> None:
+    count = 2
     documents = 30 * count
     installed.models.always(None, Reply().after(0.5))
     source = installed.write_documents(f"shared-by-{count}", documents)

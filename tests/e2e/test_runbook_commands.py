@@ -31,7 +31,6 @@ from tests.e2e.test_serve import Running
 from tests.pages import ROOT, Page, split_commands
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed"),
 ]
 RUNBOOK = Page(ROOT / "docs" / "runbook.md")

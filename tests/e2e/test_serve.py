@@ -26,7 +26,6 @@ from tests.contract.api.tokens import SECRET, as_tenant
 from tests.e2e.commands import CommandLine
 from tests.together import wait_until
 
-pytestmark = pytest.mark.slow
 QUICK = {"EMBEDDING_BACKEND": "hash", "EXTRACTION_HEALTHCHECK_PORT": "0"}
 TEXT = (
     "Ada Park has 8 years of experience as a Data Engineer and looks after sluice gates with "

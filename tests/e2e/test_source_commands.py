@@ -8,8 +8,6 @@ import pytest
 from tests.e2e.commands import CommandLine
 from tests.e2e.test_commands import write_documents
 
-pytestmark = pytest.mark.slow
-
 
 def test_a_source_is_added_tested_ingested_listed_and_removed(
     penstock: CommandLine, tmp_path: Path

@@ -22,7 +22,7 @@ from penstock.launcher.processes import wait_until
 from penstock.launcher.valkey import ValkeyServer
 from tests.e2e.commands import CommandLine, end
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 QUICK = {"EMBEDDING_BACKEND": "hash", "PREFECT_WORKER_QUERY_SECONDS": "1"}
 START_SECONDS = 180
 OURS = ["postgres", "valkey", "prefect", "worker-1", "worker-2", "api"]

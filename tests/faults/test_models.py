@@ -4,12 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.faulting import models
-from bench.faulting.endurance import hire_workers
-from bench.faulting.scene import Scene, open_scene
 from penstock.launcher.postgres import PostgresServer
-
-pytestmark = pytest.mark.slow
+from tests.faults.scenarios import models
+from tests.faults.scenarios.endurance import hire_workers
+from tests.faults.scenarios.scene import Scene, open_scene
 
 WORKERS = 2
 

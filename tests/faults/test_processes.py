@@ -6,11 +6,11 @@ from datetime import datetime
 
 import pytest
 
-from bench.faulting import clocks, kills, pauses
-from bench.faulting.orchestrator import ingest_without_server, running_server
-from bench.faulting.poison import work_with_poison
-from bench.faulting.scene import Scene, open_scene
 from penstock.launcher.postgres import PostgresServer
+from tests.faults.scenarios import clocks, kills, pauses
+from tests.faults.scenarios.orchestrator import ingest_without_server, running_server
+from tests.faults.scenarios.poison import work_with_poison
+from tests.faults.scenarios.scene import Scene, open_scene
 
 KILLS = 2
 

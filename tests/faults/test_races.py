@@ -2,8 +2,10 @@
 
 import pytest
 
-from bench.faulting.races import RACES, run_races
 from penstock.store.database import Database
+from tests.faults.scenarios.races import RACES, run_races
+
+pytestmark = pytest.mark.both_databases
 
 INTERLEAVINGS = 100
 

@@ -5,14 +5,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from bench.faulting import redis_outages
-from bench.faulting.endurance import hire_workers
-from bench.faulting.proxy import Proxy
-from bench.faulting.redis_outages import ANSWER_SECONDS, MortalValkey
-from bench.faulting.scene import SWEEP_SECONDS, Scene, open_scene
 from penstock.launcher.postgres import PostgresServer
-
-pytestmark = pytest.mark.slow
+from tests.faults.scenarios import redis_outages
+from tests.faults.scenarios.endurance import hire_workers
+from tests.faults.scenarios.proxy import Proxy
+from tests.faults.scenarios.redis_outages import ANSWER_SECONDS, MortalValkey
+from tests.faults.scenarios.scene import SWEEP_SECONDS, Scene, open_scene
 
 WORKERS = 2
 

@@ -4,13 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.faulting import stores
-from bench.faulting.endurance import hire_workers
-from bench.faulting.scene import Scene, open_scene
-from bench.faulting.stores import FixedPostgres
 from penstock.launcher.postgres import PostgresServer
-
-pytestmark = pytest.mark.slow
+from tests.faults.scenarios import stores
+from tests.faults.scenarios.endurance import hire_workers
+from tests.faults.scenarios.scene import Scene, open_scene
+from tests.faults.scenarios.stores import FixedPostgres
 
 WORKERS = 2
 

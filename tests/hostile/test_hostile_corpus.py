@@ -20,7 +20,7 @@ CHILD_BYTES = 1024**3
 GROWTH_BYTES = 150 * 1024**2
 DEADLINE_SECONDS = 60.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.full_suite, pytest.mark.timeout(180)]
 
 
 @dataclass(slots=True)

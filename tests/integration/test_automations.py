@@ -31,7 +31,7 @@ from penstock.runs.lifecycle import count_documents, read_run
 from penstock.runs.vocabulary import DocumentStatus, RunStatus
 from tests.simulator import Site
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect", "home")]
+pytestmark = pytest.mark.usefixtures("prefect", "home")
 
 ROOT = Path(__file__).parent.parent.parent
 POOL = "penstock"

@@ -23,7 +23,7 @@ from penstock.search.query import Filters
 from penstock.store.schema import nodes, work_items
 from tests.integration.test_flows import artifacts_of, write_documents
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect", "home")]
+pytestmark = pytest.mark.usefixtures("prefect", "home")
 NAMES = ("agnes", "boris", "chandra")
 
 

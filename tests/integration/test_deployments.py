@@ -31,7 +31,6 @@ def test_every_entrypoint_loads_and_comes_from_this_project(deployment: dict[str
     assert set(deployment.get("parameters", {})) <= set(flow.parameters.properties)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("prefect", "home")
 def test_a_saved_block_wins_over_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -45,7 +44,6 @@ def test_a_saved_block_wins_over_the_environment(
     assert "environment" in settings_with([]).database_url
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("prefect", "home")
 def test_a_block_that_does_not_exist_is_named_in_the_message() -> None:
     with pytest.raises(ConfigurationError, match="penstock-database/nowhere"):

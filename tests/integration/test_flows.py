@@ -25,7 +25,7 @@ from penstock.runs.vocabulary import RunStatus, SourceSpec
 from tasks.steps import TaskSteps
 from tests.together import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect", "home")]
+pytestmark = pytest.mark.usefixtures("prefect", "home")
 
 PROSE = (
     "{name} looks after the sluice gates of the upper reservoir and writes Python programs that "

@@ -26,7 +26,7 @@ from tasks.announcements import QUEUE_OLD, RUN_FAILED
 from tests.factories import make_item
 from tests.simulator import Site, Status
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect", "home")]
+pytestmark = pytest.mark.usefixtures("prefect", "home")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from penstock.bootstrap import open_app
 from penstock.errors import Unmaintained
 from penstock.store.schema import events
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect", "home")]
+pytestmark = pytest.mark.usefixtures("prefect", "home")
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from penstock.testing import GroqServer, server_error
 from tests.integration.test_flows import artifacts_of, run_flow, task_states, write_documents
 from tests.together import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect", "home")]
+pytestmark = pytest.mark.usefixtures("prefect", "home")
 
 KEY = "gsk_very-secret-key"
 RETIRED = "llama-3.1-8b-instant"

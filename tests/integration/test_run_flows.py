@@ -22,7 +22,7 @@ from tests.integration.test_flows import run_flow, write_documents
 from tests.simulator import Site
 from tests.together import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect", "home")]
+pytestmark = pytest.mark.usefixtures("prefect", "home")
 
 
 def logs_of(flow_run: FlowRun) -> list[str]:

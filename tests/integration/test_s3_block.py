@@ -33,7 +33,6 @@ def run_python(*arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("prefect", "home")
 def test_a_bucket_with_saved_credentials_is_loaded_where_nobody_has_imported_it() -> None:
     assert "Penstock S3 Raw Bucket" in run_python(

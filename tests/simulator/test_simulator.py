@@ -174,6 +174,7 @@ def test_requests_are_recorded_with_how_many_came_at_once(site: Site) -> None:
     assert site.requests() == []
 
 
+@pytest.mark.full_suite
 def test_a_site_leaves_nothing_behind_even_when_a_client_hangs_on() -> None:
     before = threading.active_count()
     with httpx.Client(timeout=5, trust_env=False) as browser, running_site() as site:

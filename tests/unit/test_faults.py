@@ -47,6 +47,7 @@ def test_what_cannot_happen_is_refused_with_what_can(text: str) -> None:
         faults.arm(text)
 
 
+@pytest.mark.full_suite
 def test_kill_is_a_sigkill() -> None:
     code = "from penstock import faults; faults.arm('text.begun=kill'); faults.reach('text.begun')"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)

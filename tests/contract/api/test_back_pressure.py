@@ -16,7 +16,7 @@ from tests.together import run_together
 GOOD = {"props": {"text": "sluice gates"}}
 
 
-@pytest.fixture(params=["database", "redis"])
+@pytest.fixture(params=["database", pytest.param("redis", marks=pytest.mark.full_suite)])
 def counted_by(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Settings of a service whose room is counted in the database, or in Redis."""
     if request.param == "database":
@@ -119,6 +119,7 @@ def test_eight_at_once_never_pass_the_limit(
     assert service.count(nodes) == waiting
 
 
+@pytest.mark.full_suite
 def test_a_redis_that_is_down_refuses_and_writes_nothing(
     make_service: MakeService, stopped: str
 ) -> None:
@@ -133,6 +134,7 @@ def test_a_redis_that_is_down_refuses_and_writes_nothing(
     assert service.raw_files() == []
 
 
+@pytest.mark.full_suite
 def test_a_redis_that_is_down_is_done_without_where_that_is_allowed(
     make_service: MakeService, stopped: str
 ) -> None:

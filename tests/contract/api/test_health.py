@@ -70,6 +70,7 @@ def test_a_schema_of_another_version_is_named(service: Service) -> None:
     assert "penstock doctor" in problem["detail"]
 
 
+@pytest.mark.full_suite
 def test_a_redis_that_does_not_answer_is_named(make_service: MakeService, tmp_path: Path) -> None:
     with ValkeyServer(tmp_path / "valkey") as server:
         service = make_service(redis_url=server.start())

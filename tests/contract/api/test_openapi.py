@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,6 @@ from schemathesis.core.result import Ok
 from entrypoints.api import starting
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass
-from penstock.launcher.postgres import PostgresServer
 from penstock.runs.lifecycle import abort_run
 from penstock.runs.vocabulary import Run
 from penstock.store.database import Database
@@ -25,7 +25,8 @@ from tests.contract.api.routes import OPEN, routes_of
 from tests.contract.api.service import Service
 from tests.contract.ingestion import make_text
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full_suite
+
 EXAMPLES = 20
 # What pydantic takes for a number, a yes or a no beyond what a schema can say is no fault, and
 # neither is a refusal for a reason that no schema knows (a profile that does not exist).
@@ -41,19 +42,12 @@ CHECKED = (
 load_all_checks()
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def service(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Service]:
+@pytest.fixture(scope="module")
+def service(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """One service for all that is sent, with something of everything in it."""
     folder = tmp_path_factory.mktemp("openapi")
-    if request.param == "sqlite":
-        shutil.copy(request.getfixturevalue("sqlite_template"), folder / "penstock.db")
-        url = f"sqlite:///{folder / 'penstock.db'}"
-    else:
-        server: PostgresServer = request.getfixturevalue("postgres")
-        url = server.create_database("penstock_openapi")
-    database = Database(url)
+    shutil.copy(sqlite_template, folder / "penstock.db")
+    database = Database(f"sqlite:///{folder / 'penstock.db'}")
     with pytest.MonkeyPatch.context() as patch, Service(database, folder / "home") as service:
         patch.setattr(starting, "start_ingest", Starter(service))
         fill(service)

@@ -99,6 +99,7 @@ def test_no_file_at_all_is_read_unless_folders_are_named(service: Service, tmp_p
     assert "PENSTOCK_PAYLOAD_ROOTS" in job["error_message"]
 
 
+@pytest.mark.full_suite
 def test_a_page_of_a_private_address_is_not_fetched(service: Service) -> None:
     with serve() as address:
         node = add_reference(service, address)
@@ -108,6 +109,7 @@ def test_a_page_of_a_private_address_is_not_fetched(service: Service) -> None:
     assert node["text"] == ""
 
 
+@pytest.mark.full_suite
 def test_a_page_of_a_private_address_is_fetched_where_that_is_allowed(
     make_service: MakeService,
 ) -> None:

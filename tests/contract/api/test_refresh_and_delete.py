@@ -125,6 +125,7 @@ class TestRefreshing:
 
         assert "Python" not in service.node(node["id"])["props"]["primary_skills"]
 
+    @pytest.mark.full_suite
     def test_a_file_whose_text_failed_is_read_again_as_what_it_is(self, service: Service) -> None:
         files = [("files", ("skills.csv", b"skill,years\nsluice,8\n"))]
         answer = service.http.post("/upload", files=files).json()["results"][0]

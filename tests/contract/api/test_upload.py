@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from penstock.store.schema import nodes
 from tests.contract.api.service import RESUME, MakeService, Service, answer_of, problem_of
 from tests.unit.text.factories import make_docx, make_pdf
@@ -24,6 +26,7 @@ def send(service: Service, files: dict[str, bytes], **form: str) -> Any:
     return service.http.post("/upload", files=parts, data=form)
 
 
+@pytest.mark.full_suite
 def test_files_of_many_formats_become_nodes(service: Service) -> None:
     answer = answer_of(send(service, {**FORMATS, "word.docx": make_docx()}))
 

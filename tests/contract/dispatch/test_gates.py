@@ -22,6 +22,8 @@ from tests.contract.dispatch.moves import read_moves
 from tests.factories import TENANT, make_item
 from tests.together import run_together, wait_until
 
+pytestmark = pytest.mark.both_databases
+
 LIMITS = Limits(max_depth=20, tenant_max=10)
 EXTRACTION, EMBEDDING = Queue.EXTRACTION, Queue.EMBEDDING
 
@@ -89,7 +91,7 @@ def ask(gate: Gate, queues: Collection[Queue], tenant_id: str, count: int) -> Re
     return gate.reserve(queues, tenant_id, count)
 
 
-@pytest.fixture(params=["database", "redis"])
+@pytest.fixture(params=["database", pytest.param("redis", marks=pytest.mark.full_suite)])
 def intake(request: pytest.FixtureRequest, database: Database) -> Intake:
     if request.param == "database":
         return DatabaseIntake(database)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from bench.faulting.proxy import Proxy
 from penstock.dispatch.depths import queue_depths
 from penstock.dispatch.gate import Limits, Refusal
 from penstock.dispatch.keys import Queue
@@ -19,6 +18,7 @@ from penstock.launcher.valkey import ValkeyServer
 from penstock.work.items import ItemStatus
 from penstock.work.redis_client import build_redis_client
 from tests.contract.dispatch.moves import make_work, move, read_jobs
+from tests.faults.scenarios.proxy import Proxy
 
 TIMEOUT_SECONDS = 0.4
 # For a busy machine.
@@ -132,6 +132,7 @@ def test_redis_is_used_again_after_a_short_while(
     assert levels(caplog) == ["WARNING", "INFO"]
 
 
+@pytest.mark.full_suite
 def test_a_redis_that_was_stopped_and_started_is_used_again(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:

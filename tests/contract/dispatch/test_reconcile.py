@@ -11,7 +11,6 @@ import pytest
 import sqlalchemy as sa
 from redis import Redis
 
-from bench.faulting.proxy import Proxy
 from penstock.dispatch import reconcile as module
 from penstock.dispatch.depths import queue_depths
 from penstock.dispatch.keys import RECONCILE_LOCK, WAKE_CHANNEL, Queue
@@ -25,6 +24,7 @@ from penstock.work.redis_client import build_redis_client
 from tests.contract.dispatch.moves import read_jobs, read_moves, read_state
 from tests.contract.dispatch.scene import Scene
 from tests.factories import NOON, TENANT, make_fault, make_item
+from tests.faults.scenarios.proxy import Proxy
 from tests.together import wait_until
 
 COUNTER = f"extraction:tenant:pending:{TENANT}"

@@ -10,7 +10,6 @@ from statistics import median
 import pytest
 from redis import Redis
 
-from bench.faulting.proxy import Proxy
 from penstock.dispatch.keys import WAKE_CHANNEL
 from penstock.dispatch.redis_dispatch import RedisDispatch
 from penstock.dispatch.waker import Waker
@@ -18,6 +17,7 @@ from penstock.launcher.valkey import ValkeyServer
 from penstock.work.items import ItemStatus
 from penstock.work.redis_client import build_redis_client
 from tests.contract.dispatch.moves import make_work, move
+from tests.faults.scenarios.proxy import Proxy
 from tests.together import wait_until
 
 

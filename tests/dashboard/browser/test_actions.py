@@ -14,8 +14,6 @@ from tests.contract.ingestion import make_text
 from tests.dashboard.browser.house import House
 from tests.dashboard.furnishing import Workshop
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def shop(house: House, request: pytest.FixtureRequest) -> Iterator[Workshop]:

@@ -9,7 +9,6 @@ from playwright.sync_api import Browser, Page, ViewportSize
 from tests.browser import keep_screenshot, open_page
 from tests.dashboard.browser.house import House
 
-pytestmark = pytest.mark.slow
 LOOKS: dict[str, dict[str, Any]] = {
     "light": {"color_scheme": "light"},
     "dark": {"color_scheme": "dark"},

@@ -2,7 +2,6 @@
 
 from contextlib import closing
 
-import pytest
 from playwright.sync_api import Page
 
 from penstock.documents import Fault, Stage
@@ -11,7 +10,6 @@ from tests.contract.ingestion import make_text
 from tests.dashboard.browser.house import House
 from tests.dashboard.browser.log_page import LogPage
 
-pytestmark = pytest.mark.slow
 EVIL = "<img src=x onerror=\"document.title='hacked'\">"
 SCRIPT = "</script><script>document.title='hacked'</script>"
 

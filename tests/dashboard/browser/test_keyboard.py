@@ -6,8 +6,6 @@ from playwright.sync_api import Page, expect
 from tests.dashboard.browser.house import House
 from tests.dashboard.browser.log_page import LogPage
 
-pytestmark = pytest.mark.slow
-
 # What has the focus: its name for people, its place in the page, and whether one can see it.
 FOCUS = """() => {
   const one = document.activeElement;

@@ -12,8 +12,6 @@ from tests.dashboard.browser.house import House
 from tests.dashboard.browser.log_page import LogPage
 from tests.dashboard.furnishing import Workshop
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def shop(house: House, request: pytest.FixtureRequest) -> Iterator[Workshop]:

@@ -8,7 +8,6 @@ from playwright.sync_api import Page
 from tests.dashboard.browser.house import LINES, House
 from tests.dashboard.browser.log_page import LogPage
 
-pytestmark = pytest.mark.slow
 FEW = 200
 LINE_PIXELS = 20
 

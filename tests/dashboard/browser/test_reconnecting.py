@@ -13,8 +13,6 @@ from tests.dashboard.browser.log_page import LogPage
 from tests.dashboard.browser.served import Served, serving
 from tests.dashboard.furnishing import Workshop
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def served(house: House) -> Iterator[Served]:

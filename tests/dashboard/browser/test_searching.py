@@ -7,8 +7,6 @@ from playwright.sync_api import Page
 
 from tests.dashboard.browser.house import House
 
-pytestmark = pytest.mark.slow
-
 
 def ask(page: Page, words: str) -> None:
     page.goto("/ui/search")

@@ -11,8 +11,6 @@ from tests.browser import open_page
 from tests.contract.api.tokens import make_token
 from tests.dashboard.browser.house import House
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def stranger(browser: Browser, house: House) -> Iterator[Page]:

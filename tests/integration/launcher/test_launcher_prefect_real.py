@@ -16,8 +16,6 @@ from penstock.launcher.prefect_server import PrefectServer, ServerAddress
 from penstock.launcher.processes import wait_until
 from tests.together import quickest
 
-pytestmark = pytest.mark.slow
-
 CALL_THE_SERVER = """
 from prefect.client.orchestration import get_client
 with get_client(sync_client=True) as client:

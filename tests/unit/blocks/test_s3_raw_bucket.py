@@ -122,6 +122,7 @@ def test_a_bucket_path_without_a_bucket_names_what_to_write() -> None:
         S3RawBucket(bucket_path="/prefix").get_client()
 
 
+@pytest.mark.full_suite
 def test_importing_the_blocks_does_not_import_prefect_aws() -> None:
     code = "import sys, blocks, blocks.configuration; sys.exit('prefect_aws' in sys.modules)"
     root = Path(__file__).parents[3]

@@ -15,6 +15,8 @@ from tests.simulator import GzipBomb, Site
 from .conftest import MakeFetcher
 from .scripted import Reply, ScriptedServer
 
+pytestmark = pytest.mark.full_suite
+
 TEXT = b"".join(b"line %d of a page\n" % number for number in range(20_000))
 PACKED = {"gzip": gzip.compress(TEXT), "br": brotli.compress(TEXT, quality=4)}
 MIB = 1 << 20

@@ -22,6 +22,8 @@ from tests.together import wait_until
 from .conftest import MakeFetcher
 from .scripted import Reply, ScriptedServer, free_port
 
+pytestmark = pytest.mark.full_suite
+
 
 def listed(url: str) -> Listed:
     return Listed(url, url)

@@ -15,6 +15,8 @@ from tests.together import run_together, wait_until
 from .conftest import MakeFetcher
 from .scripted import ScriptedServer
 
+pytestmark = pytest.mark.full_suite
+
 PAGE = Answer(b"<p>hi", headers=(("content-type", "text/html"), ("etag", '"v1"')))
 
 

@@ -74,6 +74,7 @@ def test_a_pipe_is_unsupported_and_nobody_waits_for_it(tmp_path: Path, fetcher: 
     assert fault_of(fetcher, tmp_path / "pipe").kind is ErrorClass.UNSUPPORTED
 
 
+@pytest.mark.full_suite
 def test_a_socket_or_folder_is_unsupported(
     tmp_path: Path, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:

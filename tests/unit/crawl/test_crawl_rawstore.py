@@ -92,7 +92,9 @@ def stored(s3: Any, bucket: str) -> BucketPlace:
     return BucketPlace(s3, bucket)
 
 
-@pytest.fixture(params=["folder", "stored"], ids=["local", "s3"])
+@pytest.fixture(
+    params=["folder", pytest.param("stored", marks=pytest.mark.full_suite)], ids=["local", "s3"]
+)
 def place(request: pytest.FixtureRequest) -> Place:
     found: Place = request.getfixturevalue(request.param)
     return found

@@ -8,6 +8,8 @@ from penstock.errors import DocumentFault, ErrorClass
 from .conftest import MakeFetcher
 from .scripted import Reply, ScriptedServer
 
+pytestmark = pytest.mark.full_suite
+
 
 def refusal(fetcher: Fetcher, url: str) -> DocumentFault:
     with pytest.raises(DocumentFault) as caught:

@@ -15,6 +15,8 @@ from penstock.errors import ListingFailed, UsageError
 
 from .scripted import Reply, ScriptedServer
 
+pytestmark = pytest.mark.full_suite
+
 NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 
 

@@ -247,6 +247,7 @@ def test_the_site_says_nothing_on_the_screen(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.full_suite
 def test_the_port_is_remembered_from_one_demo_to_the_next(port_file: Path) -> None:
     urls = []
     for _ in range(2):
@@ -257,12 +258,14 @@ def test_the_port_is_remembered_from_one_demo_to_the_next(port_file: Path) -> No
     assert 20_000 <= int(port_file.read_text(encoding="ascii")) < 30_000
 
 
+@pytest.mark.full_suite
 def test_a_taken_port_is_replaced_and_the_new_one_remembered(port_file: Path) -> None:
     with DemoSite(SITE_FOLDER, port_file) as first, DemoSite(SITE_FOLDER, port_file) as second:
         assert first.url != second.url
         assert second.url.endswith(f":{port_file.read_text(encoding='ascii').strip()}")
 
 
+@pytest.mark.full_suite
 @pytest.mark.parametrize("nonsense", ["", "eighty", "80", "99999"])
 def test_an_unusable_port_file_is_written_anew(port_file: Path, nonsense: str) -> None:
     port_file.parent.mkdir()
@@ -271,6 +274,7 @@ def test_an_unusable_port_file_is_written_anew(port_file: Path, nonsense: str) -
         assert site.url == f"http://127.0.0.1:{int(port_file.read_text(encoding='ascii'))}"
 
 
+@pytest.mark.full_suite
 def test_a_closed_site_gives_no_address_and_frees_its_port(port_file: Path) -> None:
     with DemoSite(SITE_FOLDER, port_file) as site:
         url = site.url

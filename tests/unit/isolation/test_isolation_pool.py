@@ -19,6 +19,8 @@ from penstock.isolation.pool import ChildPool
 
 from . import misbehaving
 
+pytestmark = pytest.mark.full_suite
+
 DEADLINE_SECONDS = 60.0
 
 

@@ -84,6 +84,7 @@ def test_each_try_waits_longer_unless_the_last_one_had_run_well(tmp_path: Path) 
     assert watched.postpone() == 1
 
 
+@pytest.mark.full_suite
 def test_marks_are_found_whatever_became_of_the_parents(tmp_path: Path) -> None:
     """A grandchild in a session of its own, whose parent has ended."""
     code = (
@@ -100,6 +101,7 @@ def test_marks_are_found_whatever_became_of_the_parents(tmp_path: Path) -> None:
     assert not end_marked(tmp_path.name, grace_seconds=10)
 
 
+@pytest.mark.full_suite
 def test_children_are_asked_to_end_before_their_parent() -> None:
     child = "import signal, time; signal.signal(15, lambda *_: exit('given back')); time.sleep(60)"
     parent = (

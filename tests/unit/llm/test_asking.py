@@ -47,6 +47,8 @@ from tests.unit.llm.models import (
     make_question,
 )
 
+pytestmark = pytest.mark.full_suite
+
 ROOM = 1024
 
 

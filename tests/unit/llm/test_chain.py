@@ -44,6 +44,8 @@ from tests.unit.llm.models import (
     make_request,
 )
 
+pytestmark = pytest.mark.full_suite
+
 RETIRED = ("llama-3.1-8b-instant", "llama-3.3-70b-versatile")
 
 

@@ -13,6 +13,8 @@ from penstock.llm.groq_client import build_groq_client
 from penstock.testing import GroqServer, Reply, unavailable
 from tests.unit.llm.models import KEY
 
+pytestmark = pytest.mark.full_suite
+
 
 @pytest.fixture
 def client(server: GroqServer) -> Iterator[Groq]:

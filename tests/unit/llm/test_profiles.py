@@ -90,6 +90,7 @@ def test_the_hash_stays_when_only_what_is_embedded_changes() -> None:
     assert replace(resume, salient=(), classes=()).schema_hash == resume.schema_hash
 
 
+@pytest.mark.full_suite
 def test_the_hash_is_the_same_in_another_process() -> None:
     code = "from penstock.llm.profiles import profile_named as p; print(p('resume').schema_hash)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -18,6 +18,8 @@ from penstock.llm.rules.isolated import WARMUP
 from . import misbehaving
 from .scoring import TODAY, load_samples
 
+pytestmark = pytest.mark.full_suite
+
 LONG = "Data engineer with eight years of experience. " * 5
 
 

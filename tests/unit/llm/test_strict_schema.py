@@ -95,6 +95,7 @@ def keywords(schema: Any) -> set[str]:
     )
 
 
+@pytest.mark.full_suite
 @pytest.mark.parametrize("name", profile_names())
 def test_the_server_takes_every_built_in_schema_and_its_answer_is_accepted(
     client: Groq, name: str
@@ -105,6 +106,7 @@ def test_the_server_takes_every_built_in_schema_and_its_answer_is_accepted(
     assert fits_strict_mode(profile.schema)
 
 
+@pytest.mark.full_suite
 def test_the_server_takes_a_nested_schema_of_a_user(client: Groq) -> None:
     fields = json.loads(ask(client, Machine))
     assert fields.keys() == Machine.model_fields.keys()
@@ -160,6 +162,7 @@ def test_unions_are_options_and_constants_enumerations() -> None:
     assert schema["properties"]["size"]["items"]["anyOf"][1] == {"type": "string"}
 
 
+@pytest.mark.full_suite
 def test_a_model_that_contains_itself_has_its_fields_at_the_root(client: Groq) -> None:
     schema = strict_schema(Part)
     assert schema["type"] == "object"

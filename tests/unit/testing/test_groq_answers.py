@@ -11,6 +11,8 @@ from penstock.testing import ChatRequest, GroqServer, Reply, cut_short
 
 from .conftest import Ask, MakeClient, ask_with, content_of
 
+pytestmark = pytest.mark.full_suite
+
 JSON_MODE = {"type": "json_object"}
 
 

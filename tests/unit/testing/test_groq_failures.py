@@ -24,6 +24,8 @@ from penstock.testing import (
 
 from .conftest import Ask, MakeClient, ask_with
 
+pytestmark = pytest.mark.full_suite
+
 
 def failure_of(ask: Ask, *arguments: Any, **options: Any) -> groq.APIStatusError:
     with pytest.raises(groq.APIStatusError) as caught:

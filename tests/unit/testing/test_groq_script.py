@@ -6,6 +6,8 @@ from penstock.testing import ChatRequest, GroqServer, Reply, hang
 
 from .conftest import Ask, MakeClient, content_of
 
+pytestmark = pytest.mark.full_suite
+
 
 def test_a_script_is_used_up_in_order_and_then_the_default_answers(
     server: GroqServer, ask: Ask

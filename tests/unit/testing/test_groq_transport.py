@@ -14,6 +14,8 @@ from tests.together import run_together, wait_until
 
 from .conftest import Ask, MakeClient, ask_with, content_of
 
+pytestmark = pytest.mark.full_suite
+
 
 def connect(server: GroqServer) -> socket.socket:
     address = httpx.URL(server.base_url)

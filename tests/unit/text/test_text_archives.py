@@ -39,7 +39,9 @@ def test_a_directory_without_end_is_not_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"PK", make_archive()[:40], b"PK\x05\x06" + bytes(18)[:9]]
+    "content",
+    [b"", b"PK", make_archive()[:40], b"PK\x05\x06" + bytes(18)[:9]],
+    ids=["nothing", "a mark", "half an archive", "half an end"],
 )
 def test_what_is_no_archive_is_a_bad_one(content: bytes) -> None:
     with pytest.raises(zipfile.BadZipFile):

@@ -17,6 +17,8 @@ from penstock.text.extensions import Extensions, collect_extensions, load_extens
 from penstock.text.pool import TextPool
 from penstock.text.registry import Extract, extractor, registered_extractors
 
+pytestmark = pytest.mark.full_suite
+
 SOURCE = """
 from penstock import extractor
 

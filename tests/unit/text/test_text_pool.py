@@ -14,6 +14,8 @@ from penstock.text.pool import WARMUP, Outcome, TextPool
 from . import misbehaving
 from .factories import make_article, make_docx, make_pdf, make_raw
 
+pytestmark = pytest.mark.full_suite
+
 DEADLINE_SECONDS = 60.0
 
 

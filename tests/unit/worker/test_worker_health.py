@@ -10,6 +10,8 @@ import pytest
 
 from penstock.worker.health import HealthServer
 
+pytestmark = pytest.mark.full_suite
+
 
 @pytest.fixture
 def faults() -> list[str]:

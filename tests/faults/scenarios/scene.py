@@ -10,9 +10,6 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from bench.faulting.audit import Audit, audit_run, is_over
-from bench.faulting.hand import Hand
-from bench.faulting.waiting import TooLong, wait_for
 from penstock.bootstrap import App, open_app
 from penstock.errors import ConfigurationError
 from penstock.launcher.postgres import PostgresServer
@@ -22,6 +19,10 @@ from penstock.settings import load_settings
 from penstock.sources.definition import SourceSettings
 from penstock.store.schema import ACTIVE_ITEM, work_items, workers
 from penstock.testing import GroqServer
+from tests.faults.scenarios.audit import Audit, audit_run, is_over
+from tests.faults.scenarios.hand import Hand
+from tests.faults.scenarios.waiting import TooLong, wait_for
+from tests.leftovers import VARIABLE
 
 TENANT = "faults"
 KEY = "gsk_stand-in"
@@ -36,7 +37,7 @@ TIMES = {
     "EXTRACTION_WORKER_POLL_INTERVAL": "0.1",
     "PENSTOCK_BATCH_SIZE": "3",
 }
-_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "PYTHONPATH", "VIRTUAL_ENV", "TMPDIR")
+_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "PYTHONPATH", "VIRTUAL_ENV", "TMPDIR", VARIABLE)
 
 
 @dataclass

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 import psutil
 import sqlalchemy as sa
 
-from bench.faulting.audit import Audit
-from bench.faulting.hand import Hand
-from bench.faulting.scene import Scene
-from bench.faulting.waiting import TooLong, wait_for
 from penstock.store.schema import LEASED_ITEM, work_items
+from tests.faults.scenarios.audit import Audit
+from tests.faults.scenarios.hand import Hand
+from tests.faults.scenarios.scene import Scene
+from tests.faults.scenarios.waiting import TooLong, wait_for
 
 WORKERS = 3
 LOOK_SECONDS = 0.05

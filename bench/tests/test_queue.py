@@ -43,7 +43,6 @@ def verdicts(rates: dict[str, float]) -> list[bool]:
     return [target.met for target in board(rates).judge() if target.wanted]
 
 
-@pytest.mark.slow
 def test_a_quick_bench_without_peers_measures_every_target_of_the_floor() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bench.queue", "--quick", "--without-peers"],

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from bench.faulting.audit import Audit
-from bench.faulting.scene import Scene, open_scenes
-from bench.faulting.waiting import wait_for
 from penstock.store.schema import attempts, run_documents, work_items
+from tests.faults.scenarios.audit import Audit
+from tests.faults.scenarios.scene import Scene, open_scenes
+from tests.faults.scenarios.waiting import wait_for
 
 DOCUMENTS = 24
 WORKERS = 3

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from bench.faulting.endurance import (
+from penstock.errors import ErrorClass
+from penstock.store.schema import ACTIVE_ITEM, attempts, work_items
+from penstock.testing import Answer, Behaviour, ChatRequest, Reply, hang, rate_limited, server_error
+from tests.faults.scenarios.endurance import (
     ANSWER_SECONDS,
     BATCH_SIZE,
     Endured,
     endure,
     hire_workers,
 )
-from bench.faulting.scene import Scene, open_scene
-from bench.faulting.waiting import wait_for
-from penstock.errors import ErrorClass
-from penstock.store.schema import ACTIVE_ITEM, attempts, work_items
-from penstock.testing import Answer, Behaviour, ChatRequest, Reply, hang, rate_limited, server_error
+from tests.faults.scenarios.scene import Scene, open_scene
+from tests.faults.scenarios.waiting import wait_for
 
 PRIMARY = "openai/gpt-oss-20b"
 ALL = (PRIMARY, "openai/gpt-oss-120b")

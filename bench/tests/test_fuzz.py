@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import pytest
-
 from bench.fuzzing import Batch, Fuzzer, make_batch
 from penstock.documents import ExtractedText, Fault, RawDocument
 from penstock.errors import ErrorClass
@@ -41,7 +39,6 @@ def run_once(answer: Callable[[], list[Outcome]], folder: Path) -> Fuzzer:
     return fuzzer
 
 
-@pytest.mark.slow
 def test_three_seconds_of_fuzzing_find_no_failure(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench.fuzz", "--seconds", "3", "--failures", str(tmp_path)]
     done = subprocess.run(

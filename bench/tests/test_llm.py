@@ -28,7 +28,6 @@ def processed(seconds: float, peak_mb: float = 200.0, answered: int = 400) -> Pr
     return Processed(Measured(seconds, peak_mb, moments), served(answered), 107.6, 0.3)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
 def test_a_quick_bench_measures_every_target() -> None:
     done = subprocess.run(

@@ -21,7 +21,6 @@ def scored(seconds: float, f1: float) -> Measured:
     return measured(seconds, f1=f1, f1_odd=f1, f1_even=f1)
 
 
-@pytest.mark.slow
 def test_a_quick_bench_measures_every_target() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bench.text", "--quick"],

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
-from bench.faulting.audit import Audit
-from bench.faulting.hand import Hand
-from bench.faulting.scene import Scene
-from bench.faulting.waiting import TooLong, wait_for
 from penstock.bootstrap import App
 from penstock.runs.lifecycle import count_documents
 from penstock.runs.vocabulary import DocumentStatus
 from penstock.store.schema import workers
 from penstock.testing import Reply
+from tests.faults.scenarios.audit import Audit
+from tests.faults.scenarios.hand import Hand
+from tests.faults.scenarios.scene import Scene
+from tests.faults.scenarios.waiting import TooLong, wait_for
 
 WORKERS = 3
 BATCH_SIZE = 3

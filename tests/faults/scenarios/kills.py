@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from bench.faulting.audit import Audit
-from bench.faulting.hand import Hand
-from bench.faulting.scene import Scene, open_scenes
-from bench.faulting.waiting import wait_for
+from tests.faults.scenarios.audit import Audit
+from tests.faults.scenarios.hand import Hand
+from tests.faults.scenarios.scene import Scene, open_scenes
+from tests.faults.scenarios.waiting import wait_for
 
 # Between any two of these, a worker has told the store something that the other had not.
 POINTS = (

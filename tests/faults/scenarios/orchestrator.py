@@ -13,16 +13,16 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from bench.faulting.audit import Audit
-from bench.faulting.scene import TENANT, Scene, open_scenes
-from bench.faulting.waiting import wait_for
 from penstock.launcher.ports import LOOPBACK, free_port
 from penstock.store.schema import run_documents, runs
 from penstock.testing import Reply
+from tests.faults.scenarios.audit import Audit
+from tests.faults.scenarios.scene import TENANT, Scene, open_scenes
+from tests.faults.scenarios.waiting import wait_for
 
 DOCUMENTS = 60
 ANSWER_SECONDS = 0.5
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 
 
 @dataclass(frozen=True, slots=True)

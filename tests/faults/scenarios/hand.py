@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 
-from bench.faulting.waiting import wait_for
+from tests.faults.scenarios.waiting import wait_for
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 
 
 @dataclass
@@ -27,7 +27,12 @@ class Hand:
     _process: "subprocess.Popen[bytes]" = field(init=False)
 
     def __post_init__(self) -> None:
-        command = [sys.executable, "-m", "bench.faulting.worker_process", str(self.skew_seconds)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.faults.scenarios.worker_process",
+            str(self.skew_seconds),
+        ]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "--workers", "1"],

@@ -2,16 +2,15 @@
 
 import pytest
 
-from bench.faulting.scene import LEASE_SECONDS, SWEEP_SECONDS, open_scene
-from bench.faulting.soaking import soak
 from penstock.launcher.postgres import PostgresServer
 from penstock.store.duty import HELD_SECONDS
+from tests.faults.scenarios.scene import LEASE_SECONDS, SWEEP_SECONDS, open_scene
+from tests.faults.scenarios.soaking import soak
 
 # About what three workers do in a minute, most of the time one of them just starting.
 DOCUMENTS = 8000
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_minute_of_deaths_loses_nothing(postgres: PostgresServer) -> None:
     with open_scene(postgres.create_database("soak")) as scene:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
-from bench.faulting.scene import open_scenes
 from penstock.documents import Stage
 from penstock.errors import UsageError
 from penstock.events.record import Event, record
@@ -22,6 +21,7 @@ from penstock.work.items import Claim, ItemStatus, NewItem, Outcome
 from penstock.work.queue import WorkQueue
 from penstock.work.retry import default_rules
 from penstock.work.sweep import sweep_expired
+from tests.faults.scenarios.scene import open_scenes
 
 TENANT = "races"
 EFFECT = "the effect"

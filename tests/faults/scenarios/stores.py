@@ -14,8 +14,15 @@ import psycopg
 import sqlalchemy as sa
 from psycopg import sql
 
-from bench.faulting.audit import Audit
-from bench.faulting.endurance import (
+from penstock import faults
+from penstock.errors import StorageFull
+from penstock.launcher.ports import free_port
+from penstock.launcher.postgres import PostgresServer
+from penstock.launcher.postgres_programs import find_programs
+from penstock.runs.lifecycle import read_run
+from penstock.store.schema import LEASED_ITEM, work_items
+from tests.faults.scenarios.audit import Audit
+from tests.faults.scenarios.endurance import (
     Endured,
     count_fallen,
     count_ready,
@@ -24,15 +31,8 @@ from bench.faulting.endurance import (
     hire_workers,
     in_small_batches,
 )
-from bench.faulting.scene import SWEEP_SECONDS, Scene, open_scene
-from bench.faulting.waiting import wait_for
-from penstock import faults
-from penstock.errors import StorageFull
-from penstock.launcher.ports import free_port
-from penstock.launcher.postgres import PostgresServer
-from penstock.launcher.postgres_programs import find_programs
-from penstock.runs.lifecycle import read_run
-from penstock.store.schema import LEASED_ITEM, work_items
+from tests.faults.scenarios.scene import SWEEP_SECONDS, Scene, open_scene
+from tests.faults.scenarios.waiting import wait_for
 
 Mode = Literal["fast", "immediate"]
 MODES: tuple[Mode, ...] = ("fast", "immediate")

@@ -1,11 +1,11 @@
 """The bench of scale knows a miss when it sees one, and counts what it is shown."""
 
-from bench.faulting.audit import Audit
 from bench.scaling import calls, throughput
 from bench.scaling.costs import Costs, Weighed
 from bench.scaling.crews import WORKER
 from bench.scaling.processes import Reading, spent_between
 from bench.scaling.throughput import Worked
+from tests.faults.scenarios.audit import Audit
 
 LOG = [
     'INFO:     127.0.0.1:5 - "POST /api/flow_runs/0198a2c1-7d1e-7c3a-9f00-0123456789ab/set_state '

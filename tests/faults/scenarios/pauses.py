@@ -9,10 +9,6 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from bench.faulting.audit import Audit
-from bench.faulting.hand import Hand
-from bench.faulting.scene import HEARTBEAT_SECONDS, Scene, open_postgres_scene
-from bench.faulting.waiting import wait_for
 from penstock.store.schema import (
     attempts,
     embeddings,
@@ -25,6 +21,10 @@ from penstock.store.schema import (
     work_items,
     workers,
 )
+from tests.faults.scenarios.audit import Audit
+from tests.faults.scenarios.hand import Hand
+from tests.faults.scenarios.scene import HEARTBEAT_SECONDS, Scene, open_postgres_scene
+from tests.faults.scenarios.waiting import wait_for
 
 POINTS = ("text.computed", "extract.answered", "embed.computed")
 DOCUMENTS = 12

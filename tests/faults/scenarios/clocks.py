@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bench.faulting.audit import Audit
-from bench.faulting.scene import LEASE_SECONDS, Scene, open_postgres_scene
 from penstock.testing import Reply
+from tests.faults.scenarios.audit import Audit
+from tests.faults.scenarios.scene import LEASE_SECONDS, Scene, open_postgres_scene
 
 SKEWS = (600.0, -600.0, 0.0)
 DOCUMENTS = 24
