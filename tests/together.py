@@ -21,7 +21,7 @@ def run_together(threads: int, work: Callable[[int], Result]) -> list[Result]:
         return list(pool.map(begin, range(threads)))
 
 
-def wait_until(happened: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(happened: Callable[[], bool], seconds: float = 60.0) -> None:
     """Look again and again until it has happened; an error when it does not."""
     deadline = time.monotonic() + seconds
     while not happened():

@@ -43,12 +43,19 @@ class Drain:
         """Work until nothing is left and `is_over` says that nothing will come.
 
         The first error of a lane stops all of them and is raised here; what they held is given
-        back.
+        back. So it is when this thread is interrupted, as a cancelled flow run is.
         """
         with ThreadPoolExecutor(self.lanes, thread_name_prefix="penstock-lane") as pool:
             # Each lane sees the caller's context: Prefect finds its flow run through it.
-            for _ in range(self.lanes):
+            lanes = [
                 pool.submit(contextvars.copy_context().run, self._work, is_over)
+                for _ in range(self.lanes)
+            ]
+            try:
+                wait(lanes)
+            except BaseException:
+                self.stop()
+                raise
         self.check()
 
     @contextmanager

@@ -1,6 +1,10 @@
-"""The one path, from a folder to searchable records, on both databases."""
+"""The one path, from a folder to searchable records."""
 
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +73,7 @@ def drift_of(place: Workplace, name: str) -> float | None:
 # New, unchanged, changed, removed
 
 
+@pytest.mark.both_databases
 def test_a_new_document_becomes_a_searchable_record(place: Workplace) -> None:
     place.write("a.txt", make_text("Watermills"))
     report = place.ingest()
@@ -83,6 +88,7 @@ def test_a_new_document_becomes_a_searchable_record(place: Workplace) -> None:
     assert place.document(report.run.id, "a.txt").change == Change.NEW
 
 
+@pytest.mark.both_databases
 def test_unchanged_documents_are_skipped_and_cost_nothing(place: Workplace) -> None:
     for name in "abc":
         place.write(f"{name}.txt", make_text(name))
@@ -95,6 +101,7 @@ def test_unchanged_documents_are_skipped_and_cost_nothing(place: Workplace) -> N
     assert read_rows(place.database, nodes, texts, embeddings, work_items) == before
 
 
+@pytest.mark.both_databases
 def test_a_changed_document_goes_through_every_stage_again(place: Workplace) -> None:
     place.write("a.txt", make_text("Watermills"))
     place.write("b.txt", make_text("Windmills"))
@@ -160,6 +167,7 @@ def test_a_document_listed_twice_is_one_document(place: Workplace) -> None:
     assert place.steps.count(Stage.TEXT) == 1
 
 
+@pytest.mark.both_databases
 def test_a_run_taken_up_again_finishes_what_was_begun_and_repeats_nothing(place: Workplace) -> None:
     place.write("a.txt", make_text("Watermills"))
     place.write("b.txt", make_text("Windmills"))
@@ -176,6 +184,7 @@ def test_a_run_taken_up_again_finishes_what_was_begun_and_repeats_nothing(place:
 # Marks come with success, and only then
 
 
+@pytest.mark.both_databases
 def test_a_document_whose_extraction_failed_is_tried_again_by_the_next_run(
     place: Workplace,
 ) -> None:
@@ -549,3 +558,25 @@ def test_an_aborted_document_is_done_by_the_next_run(place: Workplace) -> None:
     abort_run(place.database, place.app.queue, lease.run.id, reason="not needed")
     assert counts(place.report(lease.run.id)) == {"pending": 1}
     assert counts(place.ingest()) == {"ready": 1}
+
+
+def test_an_interrupted_drain_ends_its_threads(place: Workplace) -> None:
+    """Prefect cancels a flow run by an exception in the thread that waits for the work."""
+
+    class Cancelled(BaseException):
+        pass
+
+    def cancel(*_: object) -> None:
+        raise Cancelled
+
+    before = signal.signal(signal.SIGUSR1, cancel)
+    try:
+        with place.app.heart() as heart:
+            drain = place.app.drain(place.app.processor(place.steps), heart)
+            # It never ends by itself; the signal comes once it works.
+            drain.on_idle = partial(os.kill, os.getpid(), signal.SIGUSR1)
+            with pytest.raises(Cancelled):
+                drain.run(lambda: False)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert not [one.name for one in threading.enumerate() if "penstock-lane" in one.name]

@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.e2e.preloaded import Preloaded, Request
 
-LIMIT_SECONDS = 180
+LIMIT_SECONDS = 400
 PRELOADED = Preloaded()
 _STARTS_PREFECT = {"ingest", "resume", "backfill", "demo", "up"}
 

@@ -80,7 +80,7 @@ class Installation:
     def state_of(self, flow_run: FlowRun) -> str:
         return str(self.client.read_flow_run(flow_run.id).state_name)
 
-    def wait_for_state(self, flow_run: FlowRun, *names: str, seconds: float = 120) -> str:
+    def wait_for_state(self, flow_run: FlowRun, *names: str, seconds: float = 300) -> str:
         found = wait_until(lambda: self.state_of(flow_run) in names, seconds, interval_seconds=0.5)
         assert found, f"{flow_run.name} is {self.state_of(flow_run)}, not {names}\n{self.logs()}"
         return self.state_of(flow_run)

@@ -17,7 +17,7 @@ def good(folder: Path, name: str = "good.txt") -> Path:
     return folder
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 180) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited too long"
@@ -182,7 +182,7 @@ def test_a_database_of_a_newer_version_is_refused(penstock: CommandLine) -> None
     assert "upgrade Penstock" in told.err
 
 
-def slow_folder(folder: Path, count: int = 400) -> Path:
+def slow_folder(folder: Path, count: int = 200) -> Path:
     """Enough documents to be in the middle of for a while."""
     folder.mkdir()
     for number in range(count):

@@ -24,13 +24,10 @@ class Place:
     valkey: MortalValkey
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+@pytest.fixture(scope="module")
+def place(postgres: PostgresServer) -> Iterator[Place]:
     """Workers that go to Valkey directly, and live through all that happens to it."""
-    url = None
-    if request.param == "postgres":
-        server: PostgresServer = request.getfixturevalue("postgres")
-        url = server.create_database("outages_of_redis")
+    url = postgres.create_database("outages_of_redis")
     with redis_outages.open_valkey() as valkey, open_scene(url, REDIS_URL=valkey.url) as scene:
         hire_workers(scene, WORKERS, answer_seconds=ANSWER_SECONDS)
         yield Place(scene, valkey)

@@ -13,6 +13,7 @@ SYNC = {"enabled": True, "mode": "sync"}
 ANSWER = {"id", "embedding_status", "job_id", "extraction_status", "extraction_job_id"}
 
 
+@pytest.mark.both_databases
 def test_a_node_becomes_ready_and_is_found(service: Service) -> None:
     answer = service.add(classes=["Resume"], metadata={"from": "a form"})
 

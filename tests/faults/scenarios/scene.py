@@ -68,7 +68,7 @@ class Scene:
             hand.begin()
         return hand
 
-    def wait_until_ready(self, *hands: Hand, seconds: float = 60.0) -> None:
+    def wait_until_ready(self, *hands: Hand, seconds: float = 180.0) -> None:
         """Until these have shown a sign of life in the store."""
         wanted = {hand.pid for hand in hands}
 
