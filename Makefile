@@ -31,11 +31,11 @@ browser:
 
 # The whole suite. More workers than cores: many tests wait for a lease, a poll or a signal.
 test: setup browser
-	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 
 # What needs no server, browser or process: after each edit.
 test-quick: setup
-	$(VENV)/bin/python -m pytest -n 2 --dist loadfile --quick
+	$(VENV)/bin/python -m pytest -n 2 --no-loadscope-reorder --quick
 
 # What takes minutes: a minute of killed workers, fuzzing, and the benches at their smallest size.
 soak: setup

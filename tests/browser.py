@@ -25,12 +25,12 @@ _QUIET = (
 
 def find_chromium() -> str:
     """Its program; the test is skipped, and says so, on a machine that has none."""
-    named = os.environ.get("PENSTOCK_TEST_BROWSER")
+    named = os.environ.get("TEST_BROWSER")
     found = named or next(filter(None, map(shutil.which, _NAMES)), None)
     if found is None:
         pytest.skip(
             "NO BROWSER: pages are not tested on this machine. `make browser` installs Chromium "
-            "where it can; or name one in PENSTOCK_TEST_BROWSER"
+            "where it can; or name one in TEST_BROWSER"
         )
     return found
 

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import settings
 from psycopg import sql
 from redis import Redis
+from xdist.scheduler import LoadFileScheduling
 
 from penstock.crawl.s3_client import S3Access, build_s3_client
 from penstock.launcher.postgres import PostgresServer
@@ -42,12 +43,15 @@ settings.load_profile("penstock")
 
 _WATCHER = pytest.StashKey[subprocess.Popen[bytes]]()
 
+_BROWSER = "tests/dashboard/browser"
 # In this order, before all others: a long file that is begun last keeps one worker busy while the
 # others have nothing left to do.
-_SLOW_FOLDERS = (
-    "tests/e2e",
+_SLOW = (
+    "tests/e2e/test_prefect_for_real.py",
+    "tests/e2e/test_up.py",
+    _BROWSER,
     "tests/faults",
-    "tests/dashboard/browser",
+    "tests/e2e",
     "tests/integration",
     "bench",
 )
@@ -56,7 +60,8 @@ _SERVERS = {"postgres", "valkey", "s3_access", "prefect_server", "site", "server
 
 def pytest_configure(config: pytest.Config) -> None:
     if not _is_parallel_worker(config):
-        leftovers.begin()
+        # Short: the paths of documents are part of names that Prefect cuts.
+        config.option.basetemp = str(leftovers.begin() / "t")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -96,6 +101,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+class _ByFile(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
+    """The files of the browser share one worker, for the sake of what they look at."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _BROWSER if nodeid.startswith(f"{_BROWSER}/") else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
+    return _ByFile(config, log)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Importing what is not run takes most of the time that collecting takes."""
     return True if config.getoption("quick") and _is_slow(collection_path) else None
@@ -110,17 +127,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if not item.get_closest_marker("full_suite")]
         sys.addaudithook(_refuse_servers)
-    items.sort(key=lambda item: _folder_place(item.path))
+    items.sort(key=lambda item: _place(item.path))
 
 
-def _folder_place(path: Path) -> int:
+def _place(path: Path) -> int:
     root = Path(__file__).parent.parent
-    found = (n for n, folder in enumerate(_SLOW_FOLDERS) if path.is_relative_to(root / folder))
-    return next(found, len(_SLOW_FOLDERS))
+    found = (n for n, slow in enumerate(_SLOW) if path.is_relative_to(root / slow))
+    return next(found, len(_SLOW))
 
 
 def _is_slow(path: Path) -> bool:
-    return _folder_place(path) < len(_SLOW_FOLDERS)
+    return _place(path) < len(_SLOW)
 
 
 def _needs_servers(item: pytest.Item) -> bool:

@@ -24,7 +24,7 @@ _GRACE_SECONDS = 10.0
 
 def begin() -> Path:
     """A folder for this run, which this process and all it starts use for temporary files."""
-    folder = Path(tempfile.mkdtemp(prefix="penstock-tests-"))
+    folder = Path(tempfile.mkdtemp(prefix="penstock-"))
     folder.chmod(0o711)  # Postgres runs as another account when the tests run as root
     os.environ[VARIABLE] = os.environ["TMPDIR"] = str(folder)
     tempfile.tempdir = None

@@ -112,6 +112,7 @@ def test_an_error_says_what_is_wrong_and_leads_back(
     assert f"{HOST}/ui/runs" in shown.links()
 
 
+@pytest.mark.both_databases
 def test_a_run_without_documents_and_without_lines_is_shown(pages: Pages, acme: Furnished) -> None:
     shown = pages.look(f"/ui/runs/{acme.active_run_id}")
 
@@ -149,6 +150,7 @@ def test_documents_of_a_run_are_filtered_by_the_form_of_the_page(exhibit: Exhibi
     assert shown(error_class="corruption", status="error") == ["bad.txt", "worse.txt"]
 
 
+@pytest.mark.both_databases
 def test_many_runs_are_shown_page_by_page(pages: Pages) -> None:
     for number in range(32):
         with_many = Workshop(pages.database, pages.settings.home, "acme", f"source {number}")
@@ -197,6 +199,7 @@ def follow_pages(pages: Pages, path: str, label: str, selector: str) -> list[str
         path = str(following[0].attributes["href"]).partition("#")[0]
 
 
+@pytest.mark.both_databases
 def test_a_log_is_read_by_pages_filters_and_as_a_file(pages: Pages, acme: Furnished) -> None:
     acme.workshop.say_much(acme.active_run_id, 1000)
     path = f"/ui/runs/{acme.active_run_id}"

@@ -68,6 +68,7 @@ def test_a_form_of_another_site_does_nothing(exhibit: Exhibit, route: str) -> No
     assert (pages.everything(), dict(pages.http.cookies)) == before
 
 
+@pytest.mark.both_databases
 def test_a_form_of_ours_is_done_and_the_next_page_says_so(pages: Pages, acme: Furnished) -> None:
     for route, done in DONE.items():
         fields = {**fields_of(route, acme), "csrf": pages.csrf()}

@@ -182,7 +182,7 @@ def test_a_database_of_a_newer_version_is_refused(penstock: CommandLine) -> None
     assert "upgrade Penstock" in told.err
 
 
-def slow_folder(folder: Path, count: int = 200) -> Path:
+def slow_folder(folder: Path, count: int = 400) -> Path:
     """Enough documents to be in the middle of for a while."""
     folder.mkdir()
     for number in range(count):

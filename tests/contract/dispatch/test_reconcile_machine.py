@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -145,6 +146,7 @@ def unordered(state: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.both_databases
 def test_one_pass_makes_redis_follow_the_database(database: Database, redis_client: Redis) -> None:
     few = settings(
         max_examples=60 if database.is_sqlite else 8,
