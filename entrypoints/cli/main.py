@@ -1,6 +1,9 @@
 """The command line's front door: the commands, and how their errors reach the reader."""
 
+import os
+import signal
 import sys
+import threading
 from typing import Annotated
 
 import typer
@@ -81,8 +84,19 @@ def _root(
         join_installation()
 
 
+def deliver_interrupt_again(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Python prints and drops a Ctrl-C that arrives while an object is being destroyed or a library
+    written in C calls back; the command would go on as if nothing had happened."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        # A moment later: at once it would arrive in this very function, and be dropped again.
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
 def main() -> None:
     """Run a command. Exit codes: 0 done, 1 not done, 2 wrong use."""
+    sys.unraisablehook = deliver_interrupt_again
     try:
         app()
     except PenstockError as error:
