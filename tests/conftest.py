@@ -44,12 +44,14 @@ settings.load_profile("penstock")
 _WATCHER = pytest.StashKey[subprocess.Popen[bytes]]()
 
 _BROWSER = "tests/dashboard/browser"
+_TOGETHER = (_BROWSER, "tests/integration/deployments")
 # In this order, before all others: a long file that is begun last keeps one worker busy while the
 # others have nothing left to do.
 _SLOW = (
     "tests/e2e/test_prefect_for_real.py",
     "tests/e2e/test_up.py",
     _BROWSER,
+    "tests/integration/deployments",
     "tests/faults",
     "tests/e2e",
     "tests/integration",
@@ -102,10 +104,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 class _ByFile(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
-    """The files of the browser share one worker, for the sake of what they look at."""
+    """Each file is run by one worker; so are folders whose tests share what takes long to make, or
+    what there is once on a Prefect server (the work pool and its deployments)."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return _BROWSER if nodeid.startswith(f"{_BROWSER}/") else super()._split_scope(nodeid)
+        together = (folder for folder in _TOGETHER if nodeid.startswith(folder))
+        return next(together, None) or super()._split_scope(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -186,7 +186,7 @@ def slow_folder(folder: Path, count: int = 400) -> Path:
     """Enough documents to be in the middle of for a while."""
     folder.mkdir()
     for number in range(count):
-        words = " ".join(f"word{number}x{place}" for place in range(3000))
+        words = " ".join(f"word{number}x{place}" for place in range(1000))
         (folder / f"{number:04}.html").write_text(f"<article><p>{words}</p></article>")
     return folder
 

@@ -27,7 +27,7 @@ from tests.contract.ingestion import make_text
 
 pytestmark = pytest.mark.full_suite
 
-EXAMPLES = 20
+EXAMPLES = 10
 # What pydantic takes for a number, a yes or a no beyond what a schema can say is no fault, and
 # neither is a refusal for a reason that no schema knows (a profile that does not exist).
 CHECKED = (

@@ -71,16 +71,16 @@ class Deaths:
 
     def _audits(self, point: str, times: int) -> Iterator[Audit]:
         armed = f"{point}=kill"
-        victim = self.scene.hire(armed, begin=False)
-        for _ in range(times):
-            following = self.scene.hire(armed, begin=False)
+        following = self.scene.hire(armed, begin=False)
+        for left in reversed(range(times)):
+            victim = following
+            if left:
+                following = self.scene.hire(armed, begin=False)
             victim.begin()
             self.scene.wait_until_ready(victim)
             while not victim.was_killed:
                 # Who does the last batch is not ours to say: some runs end without a death.
                 yield self._one_run(victim)
-            victim = following
-        victim.stop()
 
     def _one_run(self, victim: Hand) -> Audit:
         run_id = self.scene.open_run(DOCUMENTS)

@@ -12,7 +12,7 @@ from blocks.configuration import settings_with
 from deployments.register import register_blocks
 from penstock.errors import ConfigurationError
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 
 
 def deployments() -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ from tests.simulator import Site
 
 pytestmark = pytest.mark.usefixtures("prefect", "home")
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 POOL = "penstock"
 DEPLOYMENTS = ("ingest", "drain-extraction")
 # Longer than a heartbeat takes, or the living would be taken for dead too.
@@ -177,7 +177,6 @@ def wait_for(happened: Callable[[], bool], seconds: float) -> None:
     assert wait_until(happened, seconds, interval_seconds=0.5), f"not within {seconds} s"
 
 
-@pytest.mark.timeout(400)
 def test_a_flow_run_that_died_with_its_worker_is_marked_as_crashed(
     client: SyncPrefectClient,
     deployed: dict[str, UUID],
@@ -197,27 +196,27 @@ def test_a_flow_run_that_died_with_its_worker_is_marked_as_crashed(
 
     def start(name: str, **parameters: Any) -> FlowRun:
         flow_run = client.create_flow_run_from_deployment(deployed[name], parameters=parameters)
-        wait_for(lambda: state_of(flow_run) == "Running", seconds=60)
+        wait_for(lambda: state_of(flow_run) == "Running", seconds=180)
         return flow_run
 
     start_worker()
     survivor = start("drain-extraction", stages=[], forever=True)
     worker = start_worker()
     victim = start("ingest", source=site.sitemap_url)
-    wait_for(lambda: sum(documents().values()) > 0, seconds=60)
-    wait_for(lambda: heartbeats(client, victim) > 0, seconds=30)
+    wait_for(lambda: sum(documents().values()) > 0, seconds=180)
+    wait_for(lambda: heartbeats(client, victim) > 0, seconds=120)
 
     kill_with_children(worker)
 
     assert state_of(victim) == "Running", "nobody has reported its death"
-    wait_for(lambda: state_of(victim) == "Crashed", seconds=WITHIN_SECONDS + 30)
+    wait_for(lambda: state_of(victim) == "Crashed", seconds=WITHIN_SECONDS + 120)
     state = client.read_flow_run(victim.id).state
     assert state is not None
     assert "No heartbeat for 45 s" in str(state.message)
     assert state_of(survivor) == "Running"
     assert heartbeats(client, survivor) > 1, "it began first, and has beaten since"
     # The survivor has done the documents that were in, and ended the run that nobody held.
-    wait_for(lambda: run_status() is RunStatus.ERROR, seconds=30)
+    wait_for(lambda: run_status() is RunStatus.ERROR, seconds=120)
     counts = documents()
     assert counts[DocumentStatus.READY] == sum(counts.values()) > 0
 
