@@ -99,14 +99,14 @@ def seconds_until_claimed(app: App) -> float:
         time.sleep(0.001)
 
 
-def test_with_redis_a_waiting_worker_claims_within_50_milliseconds(make_app: MakeApp) -> None:
+def test_with_redis_a_waiting_worker_claims_long_before_its_next_poll(make_app: MakeApp) -> None:
     app = make_app()
     with worker_on(app, poll_seconds=30.0):
         wait_until(lambda: _is_waiting(app))
         add_nodes(app, 1)
         wait_until(lambda: done_nodes(app) == 1)
         times = sorted(seconds_until_claimed(app) for _ in range(9))
-    assert times[4] < 0.05, times
+    assert times[4] < 0.5, times
 
 
 def test_without_redis_short_poll_intervals_work(make_app: MakeApp) -> None:

@@ -554,7 +554,7 @@ def test_a_file_that_is_locked_is_left_for_the_next_time(freed: Database) -> Non
         with freed.write():
             began = time.monotonic()
             assert "left for the next time" in vacuum(other, dry_run=False)
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 30
     finally:
         other.close()
     assert "given back" in vacuum(freed, dry_run=False)

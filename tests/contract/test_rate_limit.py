@@ -284,7 +284,7 @@ def test_all_waiting_threads_can_be_stopped(limit: RateLimit) -> None:
 
     started = time.monotonic()
     run_together(4, call)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 def test_whoever_gives_up_waiting_makes_room_for_the_next(limit: RateLimit) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-PATIENCE_SECONDS = 40
+PATIENCE_SECONDS = 120
 
 
 def wait_for(page: Page, happened: Callable[[], bool], what: str = "it") -> None:

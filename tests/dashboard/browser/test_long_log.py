@@ -30,7 +30,7 @@ def test_a_long_log_opens_quickly_with_few_elements(page: Page, house: House) ->
     log = LogPage(page, house.long_run).open()
     log.wait(lambda: log.total >= LINES, "all lines are counted")
 
-    assert time.monotonic() - before < 15, "about one second on a machine with nothing else to do"
+    assert time.monotonic() - before < 60, "about one second on a machine with nothing else to do"
     assert numbers(log)[-1] == LINES - 1
     assert log.below <= 1
     assert 0 < log.elements < FEW

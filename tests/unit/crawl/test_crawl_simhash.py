@@ -112,7 +112,7 @@ def test_visible_text_takes_anything(html: bytes) -> None:
 def test_a_page_made_to_keep_the_parser_busy_has_no_visible_text(html: bytes) -> None:
     started = time.monotonic()
     assert visible_text(html) == ""
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
 
 
 def test_a_long_script_is_no_reason_to_leave_a_page_unread() -> None:

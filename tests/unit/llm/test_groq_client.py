@@ -76,7 +76,7 @@ def test_an_answer_that_trickles_in_is_given_up_in_time(client: Groq, server: Gr
     started = time.monotonic()
     with pytest.raises(APITimeoutError):
         ask(client)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 9
 
 
 def test_the_key_is_in_no_log_line(

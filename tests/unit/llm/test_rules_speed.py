@@ -18,7 +18,7 @@ UNITS = (
     *("as a ", "Certified A.", "Skills\na, ", "machine-", "Foo is a ", "By Foo Bar and ", "Lead/"),
     *("Head of aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!\n", "\n", "hiring a b c "),
 )
-LIMIT_SECONDS = 2.0
+LIMIT_SECONDS = 10.0
 """Far above what is measured: this guards against patterns that never end, not against load."""
 
 
@@ -41,7 +41,7 @@ def test_a_text_of_5_kb_takes_about_a_millisecond(profile: str) -> None:
     seconds_for(request)
     best = min(seconds_for(request) for _ in range(30))
     print(f"\n{profile}: {best * 1000:.2f} ms for {len(request.text)} characters")  # noqa: T201
-    assert best < 0.02
+    assert best < 0.1
 
 
 @pytest.mark.parametrize("profile", ["resume", "job_posting", "document"])
