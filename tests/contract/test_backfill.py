@@ -347,6 +347,7 @@ def test_costs_come_from_past_calls_else_from_lengths_else_nobody_knows(archive:
 # ---- batches, crashes, company -------------------------------------------------------------
 
 
+@pytest.mark.full_suite
 def test_five_thousand_nodes_never_flood_the_queue(archive: Archive) -> None:
     archive.put_many(5000)
     dispatcher = archive.start(Reason.OUTDATED, window=300)

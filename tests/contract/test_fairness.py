@@ -25,6 +25,7 @@ def tenants_of(desk: Desk, limit: int = 50) -> Counter[str]:
     return Counter(item.tenant_id for item in desk.claim(limit=limit).items)
 
 
+@pytest.mark.full_suite
 def test_one_job_behind_ten_thousand_of_another_tenant_is_in_the_next_batch(desk: Desk) -> None:
     enqueue(desk, "large", 10_000)
     enqueue(desk, "small", 1)

@@ -16,8 +16,6 @@ from penstock.store.database import Database
 from penstock.store.schema import nodes, work_items
 from tests.together import run_together
 
-pytestmark = pytest.mark.both_databases
-
 LIMIT = 40
 
 

@@ -34,8 +34,6 @@ from tests.factories import (
 )
 from tests.together import run_together, wait_until
 
-pytestmark = pytest.mark.both_databases
-
 OURS = JobFilter(TENANT)
 RETRIED = "Job was manually retried."
 
@@ -347,6 +345,7 @@ def test_a_filter_takes_the_newest_page_by_page(desk: Desk) -> None:
     assert cancel(desk, replace(OURS, stages=(Stage.TEXT,))).requested == 0
 
 
+@pytest.mark.full_suite
 def test_one_request_takes_two_thousand_at_most(desk: Desk) -> None:
     ids = desk.enqueue(*[make_item() for _ in range(MOST_JOBS + 1)])
     with at(desk.database) as tx:

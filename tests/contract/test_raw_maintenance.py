@@ -24,8 +24,6 @@ from tests.contract.ingestion import Workplace, make_text
 from tests.factories import TENANT, Desk, add_node, add_source, make_fault, make_item, read_node
 from tests.s3 import Reply, script
 
-pytestmark = pytest.mark.both_databases
-
 SOURCE = "careers"
 MINUTE = timedelta(minutes=1)
 ODD_TENANT, ODD_SOURCE = "../ümlaut", "https://x.example/jobs?q=a b~"

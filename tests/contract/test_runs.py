@@ -390,6 +390,7 @@ def test_a_failed_listing_ends_as_an_error_and_expires_nothing(database: Databas
     assert expired_names(database) == []
 
 
+@pytest.mark.full_suite
 def test_a_run_that_many_workers_finish_at_once_is_finalized_once(database: Database) -> None:
     workers, repetitions = 8, 30 if database.is_sqlite else 100
     leases = [start_run(database, f"source {n}") for n in range(repetitions)]

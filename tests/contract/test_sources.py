@@ -22,8 +22,6 @@ from penstock.work.queue import WorkQueue
 from penstock.work.retry import default_rules
 from tests.factories import TENANT, add_node
 
-pytestmark = pytest.mark.both_databases
-
 URL = "https://acme.test/jobs"
 
 

@@ -285,6 +285,7 @@ def empty_tables(database: Database) -> None:
             tx.execute(sa.delete(table))
 
 
+@pytest.mark.full_suite
 def test_the_queue_keeps_its_promises_in_any_order(database: Database) -> None:
     few = settings(
         max_examples=80 if database.is_sqlite else 15,

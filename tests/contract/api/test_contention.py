@@ -3,6 +3,7 @@
 import threading
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 
 from penstock.store.schema import nodes, work_items
@@ -24,6 +25,7 @@ def ask(service: Service, method: str, path: str, **options: Any) -> int:
     return found[-1]
 
 
+@pytest.mark.full_suite
 def test_nodes_that_go_while_others_are_at_them_leave_nothing_behind(
     make_service: MakeService,
 ) -> None:

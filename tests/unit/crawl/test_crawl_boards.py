@@ -683,6 +683,7 @@ def test_pages_without_end_fail_the_listing(monkeypatch: pytest.MonkeyPatch) -> 
         lever_ids(ScriptedFetcher(dict(pages)))
 
 
+@pytest.mark.full_suite
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("kind", KINDS)
 def test_ten_thousand_jobs_are_listed_one_at_a_time(

@@ -225,6 +225,7 @@ def test_a_bad_gzip_feed_is_refused(plain: bytes, cut: int | None, reason: str) 
         parse_feed(gzip.compress(plain)[:cut], URL)
 
 
+@pytest.mark.full_suite
 @pytest.mark.timeout(60)
 def test_a_huge_feed_is_read() -> None:
     many = (item(f"<title>{n}</title><link>/{n}</link>") for n in range(100_000))

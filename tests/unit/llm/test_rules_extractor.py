@@ -64,6 +64,7 @@ def test_every_sample_fills_every_field_of_its_profile(profile: str) -> None:
         assert_valid(extract(sample.request.text, profile, sample.request.metadata), profile)
 
 
+@pytest.mark.full_suite
 @settings(max_examples=150, deadline=None)
 @given(text=ANY_TEXT, profile=st.sampled_from(PROFILES), metadata=ANY_METADATA)
 def test_any_text_gives_valid_fields(text: str, profile: str, metadata: dict[str, Any]) -> None:
