@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing import forkserver, resource_tracker, util
 from pathlib import Path
 
 import psutil
@@ -53,6 +54,13 @@ def end(folder: Path) -> list[str]:
         _wait_until(lambda: not _processes_of(folder), _GRACE_SECONDS)
     shutil.rmtree(folder, ignore_errors=True)
     return list(left.values())
+
+
+def end_helpers() -> None:
+    """End the processes with which this one has started others, and which would end with it."""
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]
+    resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]
+    util._run_finalizers()  # type: ignore[attr-defined]
 
 
 def _processes_of(folder: Path) -> list[psutil.Process]:

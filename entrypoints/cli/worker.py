@@ -60,10 +60,13 @@ def worker(
         found.on("job_failed", _print_failure)
         register_signal_handlers(found, timeout=grace)
         until_back(found.start)
-        _say(f"working on {', '.join(chosen)} with {found.num_workers} threads; Ctrl-C to stop")
         port = settings.extraction.healthcheck_port
         try:
             with HealthServer(port, found.find_fault) if port else nullcontext():
+                _say(
+                    f"working on {', '.join(chosen)} with {found.num_workers} threads;"
+                    " Ctrl-C to stop"
+                )
                 trouble = _drain(found) if drain else _watch(found)
         finally:
             # Its threads outlive the main one, without the pools that end with it.

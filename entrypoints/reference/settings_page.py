@@ -1,6 +1,7 @@
 """`docs/reference/settings.md`: every environment variable, from the tree of settings."""
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import groupby
 from typing import Any
 
@@ -96,11 +97,16 @@ def _row(names: Sequence[Variable]) -> list[str]:
 
 def _schema(variable: Variable) -> dict[str, Any]:
     """Of the value itself, be it optional or not."""
-    whole = SECTIONS[variable.section].model_json_schema(by_alias=False)
-    schema: dict[str, Any] = whole["properties"][variable.field]
+    schema: dict[str, Any] = _properties(variable.section)[variable.field]
     own: dict[str, Any]
     [own] = [one for one in schema.get("anyOf", [{}]) if one.get("type") != "null"]
     return {**schema, **own}
+
+
+@cache
+def _properties(section: str | None) -> dict[str, Any]:
+    found: dict[str, Any] = SECTIONS[section].model_json_schema(by_alias=False)["properties"]
+    return found
 
 
 def _default(variable: Variable, schema: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ this project is imported anew in it, with the environment of the command.
 Usage: python -m tests.e2e.preloaded, with one request as JSON on each line of standard input.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -71,6 +72,8 @@ def serve() -> None:
         importlib.import_module(name)
     for name in [name for name in sys.modules if name.partition(".")[0] in _OURS]:
         del sys.modules[name]
+    gc.collect()
+    gc.freeze()
     for line in sys.stdin:
         request = Request(**json.loads(line))
         child = os.fork()
