@@ -32,6 +32,7 @@ from penstock.store.database import Database
 from penstock.store.migration import migrate
 from penstock.work.redis_client import build_redis_client
 from tests import leftovers
+from tests.preloaded import PRELOADED
 from tests.s3 import running_s3, unscript
 from tests.simulator import Site, running_site
 
@@ -77,6 +78,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     """Also after Ctrl-C. A process that a test has left running fails the run."""
     yield
+    PRELOADED.stop()
     if _is_parallel_worker(session.config):
         return
     PrefectServer(_run_folder() / "prefect-home").stop()

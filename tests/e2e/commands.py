@@ -1,7 +1,7 @@
 """Runs the command line as a person does: in a process of its own.
 
-That process is a fork of one that has imported its libraries, where a test waits for the end;
-a command that starts a Prefect server is started anew, since prefect has to be imported after that.
+That process is a fork of one that has imported its libraries; a command that starts a Prefect
+server is started anew, since prefect has to be imported after that.
 """
 
 import json
@@ -9,16 +9,13 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.preloaded import Preloaded, Request
+from tests.preloaded import PRELOADED, Started
 
 LIMIT_SECONDS = 400
-PRELOADED = Preloaded()
 _STARTS_PREFECT = {"ingest", "resume", "backfill", "demo", "up"}
 
 
@@ -49,16 +46,13 @@ class CommandLine:
     def run_in(self, folder: Path, *arguments: str | Path) -> Done:
         if self.api_url is None and _STARTS_PREFECT & set(map(str, arguments)):
             return self.run_anew(folder, *arguments)
-        with tempfile.TemporaryDirectory() as kept:
-            out, err = Path(kept, "out"), Path(kept, "err")
-            words = [str(argument) for argument in arguments]
-            asked = Request(words, self.environment(), str(folder), str(out), str(err))
-            code = PRELOADED.run(asked)
-            return Done(code, out.read_text(), err.read_text())
+        started = self.start(*arguments, folder=folder)
+        out, err = started.communicate(timeout=LIMIT_SECONDS)
+        return Done(started.wait(), out, err)
 
     def run_anew(self, folder: Path, *arguments: str | Path) -> Done:
         done = subprocess.run(
-            self._command(*arguments),
+            [sys.executable, "-m", "entrypoints.cli.main", *map(str, arguments)],
             env=self.environment(),
             cwd=folder,
             capture_output=True,
@@ -69,17 +63,12 @@ class CommandLine:
         )
         return Done(done.returncode, done.stdout, done.stderr)
 
-    def start(self, *arguments: str | Path) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            self._command(*arguments),
-            env=self.environment(),
-            cwd=self.home.parent,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            # Shells have their background jobs ignore it, and so would all that those start.
-            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    def start(self, *arguments: str | Path, folder: Path | None = None) -> Started:
+        return PRELOADED.start(
+            "entrypoints.cli.main",
+            *map(str, arguments),
+            environment=self.environment(),
+            folder=folder or self.home.parent,
         )
 
     def environment(self) -> dict[str, str]:
@@ -90,12 +79,9 @@ class CommandLine:
             own["PREFECT_API_URL"] = self.api_url
         return own
 
-    def _command(self, *arguments: str | Path) -> list[str]:
-        return [sys.executable, "-m", "entrypoints.cli.main", *map(str, arguments)]
 
-
-def end(process: "subprocess.Popen[str]", number: signal.Signals = signal.SIGKILL) -> Done:
+def end(process: Started, number: signal.Signals = signal.SIGKILL) -> Done:
     """Send a signal and wait for the end."""
     process.send_signal(number)
     out, err = process.communicate(timeout=LIMIT_SECONDS)
-    return Done(process.returncode, out, err)
+    return Done(process.wait(), out, err)

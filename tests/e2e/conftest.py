@@ -1,18 +1,11 @@
 """Command lines to try things with."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from penstock.launcher.prefect_server import ServerAddress
-from tests.e2e.commands import PRELOADED, CommandLine
-
-
-@pytest.fixture(scope="session", autouse=True)
-def preloaded() -> Iterator[None]:
-    yield
-    PRELOADED.stop()
+from tests.e2e.commands import CommandLine
 
 
 @pytest.fixture

@@ -3,25 +3,24 @@
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from penstock.testing import GroqServer, Reply, hang
 from tests.e2e.commands import CommandLine, Done, end
+from tests.together import wait_until
 
 PROSE = "A keeper of weirs explains, at some length, how water is held back and when it is let go. "
+DOCUMENTS = 40
 
 
 def good(folder: Path, name: str = "good.txt") -> Path:
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(PROSE * 3)
     return folder
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 180) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.05)
 
 
 def test_a_missing_path_is_wrong_use_and_is_named(penstock: CommandLine) -> None:
@@ -182,92 +181,109 @@ def test_a_database_of_a_newer_version_is_refused(penstock: CommandLine) -> None
     assert "upgrade Penstock" in told.err
 
 
-def slow_folder(folder: Path, count: int = 400) -> Path:
-    """Enough documents to be in the middle of for a while."""
+# In the middle of a run, which lasts because its models take their time.
+
+
+@pytest.fixture
+def models() -> Iterator[GroqServer]:
+    with GroqServer() as models:
+        models.always(None, Reply().after(0.5))
+        yield models
+
+
+@pytest.fixture
+def slow(penstock: CommandLine, models: GroqServer, tmp_path: Path) -> CommandLine:
+    settings = {
+        "PREFECT_HOME": str(tmp_path / "prefect"),  # nothing is cached from before
+        "GROQ_API_KEY": "gsk_stand-in",
+        "EXTRACTION_BASE_URL": models.base_url,
+        "EXTRACTION_CONCURRENCY": "2",
+        "PENSTOCK_BATCH_SIZE": "5",
+    }
+    return replace(penstock, settings=settings)
+
+
+def many(folder: Path) -> Path:
+    """Documents for seconds of work."""
     folder.mkdir()
-    for number in range(count):
-        words = " ".join(f"word{number}x{place}" for place in range(1000))
-        (folder / f"{number:04}.html").write_text(f"<article><p>{words}</p></article>")
+    for number in range(DOCUMENTS):
+        (folder / f"{number}.txt").write_text(f"{PROSE * 2} This is number {number}.")
     return folder
 
 
+def interrupt(slow: CommandLine, models: GroqServer, folder: Path, number: signal.Signals) -> Done:
+    """A run that gets this signal when some of its documents are done; models are quick then."""
+    first = slow.start("ingest", folder, "--json")
+    wait_until(lambda: models.count(status=200) > 4)
+    ended = end(first, number)
+    assert models.count(status=200) < DOCUMENTS, "the run was over before the signal came"
+    models.always(None, Reply())
+    return ended
+
+
 def test_a_second_run_of_the_same_source_is_refused_while_the_first_goes_on(
-    penstock: CommandLine, tmp_path: Path
+    slow: CommandLine, models: GroqServer, tmp_path: Path
 ) -> None:
-    folder = slow_folder(tmp_path / "docs")
-    first = penstock.start("ingest", folder, "--json")
-    wait_for(lambda: bool(penstock.run("runs", "--json").json))
+    folder = many(tmp_path / "docs")
+    models.always(None, hang(), when="number 39")
+    first = slow.start("ingest", folder, "--json")
+    wait_until(lambda: models.count() > 0)
 
-    second = penstock.run("ingest", folder, "--json")
-    out, err = first.communicate(timeout=120)
+    second = slow.run("ingest", folder, "--json")
+    ended = end(first, signal.SIGKILL)
 
-    assert second.code == 1, (second, out, err)
+    assert second.code == 1, (second, ended)
     assert second.json["status"] == "refused"
     assert "run 1 " in second.json["error"]
-    assert first.returncode == 0
-    assert '"status": "finished"' in out
-
-
-SMALL_STEPS = {"PENSTOCK_BATCH_SIZE": "10"}
-
-
-def interrupted(penstock: CommandLine, folder: Path, number: signal.Signals) -> Done:
-    slowed = CommandLine(penstock.home, penstock.api_url, SMALL_STEPS)
-    first = slowed.start("ingest", folder, "--json")
-    wait_for(lambda: penstock.run("status", "--json").json["work"]["complete"] > 0)
-    return end(first, number)
 
 
 def test_a_run_that_was_told_to_stop_is_gone_on_with_by_the_next_start(
-    penstock: CommandLine, tmp_path: Path
+    slow: CommandLine, models: GroqServer, tmp_path: Path
 ) -> None:
-    folder = slow_folder(tmp_path / "docs")
-    stopped = interrupted(penstock, folder, signal.SIGTERM)
+    folder = many(tmp_path / "docs")
+    stopped = interrupt(slow, models, folder, signal.SIGTERM)
 
-    again = penstock.run("ingest", folder, "--json")
+    again = slow.run("ingest", folder, "--json")
 
     assert stopped.code != 0
     assert again.json["run_id"] == 1
-    assert again.json["counts"]["ready"] == 400
+    assert again.json["counts"]["ready"] == DOCUMENTS
 
 
 def test_an_interrupted_run_is_aborted_and_the_next_one_takes_its_documents(
-    penstock: CommandLine, tmp_path: Path
+    slow: CommandLine, models: GroqServer, tmp_path: Path
 ) -> None:
-    folder = slow_folder(tmp_path / "docs")
-    stopped = interrupted(penstock, folder, signal.SIGINT)
+    folder = many(tmp_path / "docs")
+    stopped = interrupt(slow, models, folder, signal.SIGINT)
 
-    again = penstock.run("ingest", folder, "--json")
+    again = slow.run("ingest", folder, "--json")
 
     assert stopped.code == 1
     assert stopped.json["status"] == "aborted"
-    runs = penstock.run("runs", "--json").json
+    runs = slow.run("runs", "--json").json
     assert [run["status"] for run in runs] == ["finished", "aborted"]
-    assert sum(runs[1]["counts"].values()) <= 400
-    assert again.json["counts"]["ready"] + again.json["counts"]["skipped"] == 400
+    assert sum(runs[1]["counts"].values()) <= DOCUMENTS
+    assert again.json["counts"]["ready"] + again.json["counts"]["skipped"] == DOCUMENTS
 
 
 def test_a_killed_run_is_taken_up_again_and_loses_nothing(
-    penstock: CommandLine, tmp_path: Path
+    slow: CommandLine, models: GroqServer, tmp_path: Path
 ) -> None:
-    folder = slow_folder(tmp_path / "docs")
+    folder = many(tmp_path / "docs")
     short = {
         "PENSTOCK_LEASE_SECONDS": "2",
         "PENSTOCK_HEARTBEAT_SECONDS": "0.5",
         "PENSTOCK_SWEEP_SECONDS": "0.5",
-        **SMALL_STEPS,
     }
-    line = CommandLine(penstock.home, penstock.api_url, short)
-    first = line.start("ingest", folder, "--json")
-    wait_for(lambda: line.run("status", "--json").json["work"]["complete"] > 0)
-    end(first, signal.SIGKILL)
+    line = replace(slow, settings=slow.settings | short)
+    interrupt(line, models, folder, signal.SIGKILL)
     time.sleep(2.1)  # the lease itself, not a guess: two seconds and a bit
 
     again = line.run("ingest", folder, "--json")
 
     assert again.json["run_id"] == 1
     assert again.json["counts"] == {
-        "ready": 400,
+        "ready": DOCUMENTS,
         "error": 0,
         "skipped": 0,
         "expired": 0,

@@ -103,22 +103,6 @@ def test_failed_documents_are_reported_and_fatal_only_when_strict(
     assert penstock.run("ingest", folder, "--strict").code == 1
 
 
-def test_the_output_can_be_piped_and_the_pipe_ends(penstock: CommandLine, tmp_path: Path) -> None:
-    folder = write_documents(tmp_path / "docs", "edgar")
-    command = [*penstock._command("ingest", folder, "--json")]
-
-    piped = subprocess.run(
-        ["sh", "-c", '"$@" | cat', "sh", *command],
-        env=penstock.environment(),
-        cwd=tmp_path,
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
-
-    assert b'"status": "finished"' in piped.stdout
-
-
 @pytest.mark.parametrize(
     "command", ["--help", "ingest --help", "search --help", "runs --help", "doctor --help"]
 )

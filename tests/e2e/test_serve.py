@@ -5,7 +5,6 @@ import re
 import select
 import signal
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +23,7 @@ from penstock.runs.vocabulary import SourceSpec
 from penstock.settings import load_settings
 from tests.contract.api.tokens import SECRET, as_tenant
 from tests.e2e.commands import CommandLine
+from tests.preloaded import Started
 from tests.together import wait_until
 
 QUICK = {"EMBEDDING_BACKEND": "hash", "EXTRACTION_HEALTHCHECK_PORT": "0"}
@@ -37,7 +37,7 @@ TEXT = (
 class Running:
     """A command under way; what it says is kept, so that it never waits for a reader."""
 
-    process: "subprocess.Popen[str]"
+    process: Started
     said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -66,9 +66,7 @@ class Running:
         code = self.process.wait(timeout=60)
         for reader in self._readers:
             reader.join(timeout=10)
-        for stream in (self.process.stdout, self.process.stderr):
-            assert stream is not None
-            stream.close()
+        self.process.close()
         return code
 
     def _read(self, stream: Any) -> None:
@@ -251,7 +249,7 @@ def test_what_was_accepted_survives_a_server_that_is_killed(command: CommandLine
         with ThreadPoolExecutor(4) as pool:
             sending = [pool.submit(send, number) for number in range(4)]
             wait_until(lambda: len(accepted) >= 5)
-            first.process.kill()
+            first.process.send_signal(signal.SIGKILL)
             with running(command, "serve", "--port", "0") as second:
                 address.append(second.wait_for(r"running on (http://\S+)"))
                 for one in sending:

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from tests.faults.scenarios.waiting import wait_for
+from tests.preloaded import PRELOADED, Started
 
 _ROOT = Path(__file__).parents[3]
 
@@ -24,34 +24,27 @@ class Hand:
     log_path: Path
     skew_seconds: float = 0.0
     begun: bool = False
-    _process: "subprocess.Popen[bytes]" = field(init=False)
+    _process: Started = field(init=False)
 
     def __post_init__(self) -> None:
-        command = [
-            sys.executable,
-            "-m",
+        # In a session of its own: its children are ended with it, also when it is killed.
+        self._process = PRELOADED.start(
             "tests.faults.scenarios.worker_process",
             str(self.skew_seconds),
-        ]
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, "--workers", "1"],
-                env=self.environment,
-                cwd=_ROOT,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                # Its children are ended with it, also when it is killed.
-                start_new_session=True,
-            )
+            "--workers",
+            "1",
+            environment=self.environment,
+            folder=_ROOT,
+            log_path=self.log_path,
+            own_session=True,
+        )
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     def begin(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(b"begin\n")
+        self._process.stdin.write("begin\n")
         self._process.stdin.close()
         self.begun = True
 
@@ -83,8 +76,7 @@ class Hand:
             except subprocess.TimeoutExpired:
                 self.kill()
         self.kill()
-        if self._process.stdin is not None and not self._process.stdin.closed:
-            self._process.stdin.close()
+        self._process.close()
 
     def wait_until_halted(self, seconds: float = 60.0) -> None:
         wait_for(self.is_halted, seconds, f"process {self.pid} to halt")

@@ -4,6 +4,7 @@
 argument other than 0 is how many seconds its clock is wrong.
 """
 
+import logging
 import sys
 import time
 
@@ -16,6 +17,8 @@ def work(skew_seconds: float, *arguments: str) -> None:
     sys.argv = ["penstock", "worker", *arguments]
     # Often, so that whatever happens also happens to the thread that says how it goes.
     worker.LINE_SECONDS = 0.5
+    # Prefect's, which has been imported in the process that this one is a fork of.
+    logging.root.handlers.clear()
     if not skew_seconds:
         main()
         return
