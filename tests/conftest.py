@@ -17,10 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from hypothesis import settings
-from psycopg import sql
 from redis import Redis
 from xdist.scheduler import LoadFileScheduling
 
@@ -32,6 +30,7 @@ from penstock.store.database import Database
 from penstock.store.migration import migrate
 from penstock.work.redis_client import build_redis_client
 from tests import leftovers
+from tests.postgres import EmptiedDatabase, new_database
 from tests.preloaded import PRELOADED
 from tests.s3 import running_s3, unscript
 from tests.simulator import Site, running_site
@@ -67,6 +66,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not _is_parallel_worker(config):
         # Short: the paths of documents are part of names that Prefect cuts.
         config.option.basetemp = str(leftovers.begin() / "t")
+    # Threads of Prefect that outlive a test know no server, and would start one of their own.
+    os.environ["PREFECT_SERVER_EPHEMERAL_ENABLED"] = "false"
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -212,10 +213,10 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres: PostgresServer) -> str:
-    """A migrated, empty Postgres database to copy; its name."""
+def emptied_database(postgres: PostgresServer) -> EmptiedDatabase:
+    """Migrated, and emptied after each test."""
     _migrate(postgres.create_database(_TEMPLATE))
-    return _TEMPLATE
+    return EmptiedDatabase(postgres, _TEMPLATE)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -235,7 +236,8 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield f"sqlite:///{tmp_path / 'penstock.db'}"
     else:
         server: PostgresServer = request.getfixturevalue("postgres")
-        yield from _postgres_database(server, "template1")
+        with new_database(server, "template1", "penstock_empty") as url:
+            yield url
 
 
 @pytest.fixture
@@ -246,8 +248,8 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
         shutil.copy(request.getfixturevalue("sqlite_template"), path)
         yield from _opened(f"sqlite:///{path}")
     else:
-        template: str = request.getfixturevalue("postgres_template")
-        for url in _postgres_database(request.getfixturevalue("postgres"), template):
+        lent: EmptiedDatabase = request.getfixturevalue("emptied_database")
+        with lent.lend() as url:
             yield from _opened(url)
 
 
@@ -262,22 +264,6 @@ def _opened(url: str) -> Iterator[Database]:
         yield database
     finally:
         database.close()
-
-
-def _postgres_database(server: PostgresServer, template: str) -> Iterator[str]:
-    name = "penstock_test"
-    _run(server, "CREATE DATABASE {} TEMPLATE {}", name, template)
-    try:
-        yield server.dsn(name)
-    finally:
-        _run(server, "DROP DATABASE {} WITH (FORCE)", name)
-
-
-def _run(server: PostgresServer, statement: str, *names: str) -> None:
-    parts = [sql.Identifier(name) for name in names]
-    address = server.dsn().replace("+psycopg", "")
-    with psycopg.connect(address, autocommit=True) as connection:
-        connection.execute(sql.SQL(statement).format(*parts))
 
 
 @pytest.fixture(scope="session")

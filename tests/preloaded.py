@@ -69,6 +69,9 @@ class Started:
         if self.returncode is None:
             os.kill(self.pid, number)
 
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         said = ["", ""]
 

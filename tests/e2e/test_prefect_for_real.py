@@ -103,11 +103,18 @@ def served(installed: Installation) -> Iterator[str]:
 # Four doors
 
 
-def test_the_command_of_prefect(installed: Installation) -> None:
+def test_the_command_of_prefect_and_a_paused_pool_that_starts_nothing_until_it_goes_on(
+    installed: Installation,
+) -> None:
     source = installed.write_documents("by-command", 3)
-    flow_run = installed.deployment_run_by_command(
-        "ingest/ingest", source=str(source), profile="document"
-    )
+    installed.pause_pool(True)
+    try:
+        flow_run = installed.deployment_run_by_command(
+            "ingest/ingest", source=str(source), profile="document"
+        )
+        assert not wait_until(lambda: installed.state_of(flow_run) not in ("Scheduled", "Late"), 8)
+    finally:
+        installed.pause_pool(False)
     installed.wait_for_state(flow_run, "Completed")
     run = run_of(installed, flow_run)
     assert audit_run(installed.app.database, run.id, 3).problems == []
@@ -187,17 +194,6 @@ def test_a_failed_flow_run_says_why(installed: Installation) -> None:
     state = installed.client.read_flow_run(flow_run.id).state
     assert state is not None
     assert "/nowhere/at/all" in str(state.message)
-
-
-def test_a_paused_pool_starts_nothing_until_it_goes_on(installed: Installation) -> None:
-    source = installed.write_documents("paused", 3)
-    installed.pause_pool(True)
-    try:
-        flow_run = installed.deployment_run("ingest/ingest", source=str(source))
-        assert not wait_until(lambda: installed.state_of(flow_run) not in ("Scheduled", "Late"), 8)
-    finally:
-        installed.pause_pool(False)
-    installed.wait_for_state(flow_run, "Completed")
 
 
 def test_a_queue_lets_through_no_more_than_its_limit(installed: Installation) -> None:

@@ -249,7 +249,7 @@ def test_what_was_accepted_survives_a_server_that_is_killed(command: CommandLine
         with ThreadPoolExecutor(4) as pool:
             sending = [pool.submit(send, number) for number in range(4)]
             wait_until(lambda: len(accepted) >= 5)
-            first.process.send_signal(signal.SIGKILL)
+            first.process.kill()
             with running(command, "serve", "--port", "0") as second:
                 address.append(second.wait_for(r"running on (http://\S+)"))
                 for one in sending:

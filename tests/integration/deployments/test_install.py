@@ -1,12 +1,13 @@
 """A Prefect server that is set up by one command, and what it does by itself from then on."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
 import yaml
-from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.events.filters import EventFilter, EventNameFilter
@@ -20,6 +21,7 @@ from flows.ingest import ingest
 from flows.recover import recover
 from penstock.bootstrap import open_app
 from penstock.errors import PenstockError
+from penstock.launcher.prefect_server import ServerAddress
 from penstock.launcher.processes import wait_until
 from penstock.store.schema import work_items
 from tasks.announcements import QUEUE_OLD, RUN_FAILED
@@ -29,17 +31,32 @@ from tests.simulator import Site, Status
 pytestmark = pytest.mark.usefixtures("prefect", "home")
 
 
-@pytest.fixture
-def client() -> Iterator[SyncPrefectClient]:
+@pytest.fixture(scope="module")
+def client(prefect_server: ServerAddress) -> Iterator[SyncPrefectClient]:
     """It leaves the server, which others use too, as it found it."""
-    with get_client(sync_client=True) as client:
+    with SyncPrefectClient(prefect_server.api_url) as client:
         yield client
         for name in (ZOMBIES, FAILED_INGESTS, OLD_QUEUES):
             for automation in client.read_automations_by_name(name):
                 client.delete_automation(automation.id)
         for deployment in ours(client):
             client.delete_deployment(deployment.id)
-        client.delete_work_pool(POOL)
+        with suppress(ObjectNotFound):
+            client.delete_work_pool(POOL)
+
+
+@pytest.fixture(scope="module")
+def is_installed() -> list[str]:
+    """What was said when it was installed; empty until then."""
+    return []
+
+
+@pytest.fixture
+def installed(is_installed: list[str], client: SyncPrefectClient) -> list[str]:
+    """For tests that need it, whichever of them comes first."""
+    del client
+    is_installed.extend([] if is_installed else install())
+    return is_installed
 
 
 def ours(client: SyncPrefectClient) -> list[DeploymentResponse]:
@@ -62,8 +79,18 @@ def events(client: SyncPrefectClient, name: str) -> list[Event]:
     return list(client.read_events(wanted, limit=50).events)
 
 
-def test_one_command_sets_a_server_up_and_may_be_run_again(client: SyncPrefectClient) -> None:
-    first = list(install())
+def test_a_pool_of_a_type_that_is_not_installed_is_refused_readably(
+    client: SyncPrefectClient,
+) -> None:
+    with pytest.raises(PenstockError, match="knows no work pools of type steam"):
+        list(install("steam"))
+    with pytest.raises(ObjectNotFound):
+        client.read_work_pool(POOL)
+
+
+def test_one_command_sets_a_server_up_and_may_be_run_again(
+    client: SyncPrefectClient, installed: list[str]
+) -> None:
     changed = client.read_work_queue_by_name("llm", work_pool_name=POOL)
     client.update_work_queue(changed.id, concurrency_limit=7)
     second = list(install())
@@ -71,7 +98,7 @@ def test_one_command_sets_a_server_up_and_may_be_run_again(client: SyncPrefectCl
     again = client.read_work_queue_by_name("llm", work_pool_name=POOL)
     assert again.concurrency_limit == 7, "what somebody has changed stays changed"
     client.update_work_queue(changed.id, concurrency_limit=changed.concurrency_limit)
-    assert f"created work pool '{POOL}' of type process" in first
+    assert f"created work pool '{POOL}' of type process" in installed
     assert all(line.startswith(("unchanged", "deployed", "registered")) for line in second)
     pool = client.read_work_pool(POOL)
     assert "command" in pool.base_job_template["variables"]["properties"]
@@ -83,8 +110,8 @@ def test_one_command_sets_a_server_up_and_may_be_run_again(client: SyncPrefectCl
     assert set(deployed.values()) == {queue.name for queue in QUEUES}
 
 
+@pytest.mark.usefixtures("installed")
 def test_work_that_waits_too_long_calls_for_one_more_process(client: SyncPrefectClient) -> None:
-    list(install())
     with open_app() as app, app.database.write() as tx:
         app.queue.enqueue(tx, [make_item(), make_item()])
         tx.execute(sa.update(work_items).values(created_at=tx.now - timedelta(hours=1)))
@@ -105,10 +132,10 @@ def test_work_that_waits_too_long_calls_for_one_more_process(client: SyncPrefect
     assert event.payload["oldest_seconds"] >= 3600
 
 
+@pytest.mark.usefixtures("installed")
 def test_an_ingest_that_fails_is_announced_with_its_reason(
     client: SyncPrefectClient, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    list(install())
     monkeypatch.setenv("PENSTOCK_ALLOW_PRIVATE_ADDRESSES", "true")
     monkeypatch.setenv("PENSTOCK_CRAWL_DELAY_SECONDS", "0")
     site.page("/jobs/1", title="Keeper")
@@ -126,13 +153,3 @@ def test_an_ingest_that_fails_is_announced_with_its_reason(
     [event] = announced()
     assert event.payload["source"] == source
     assert "500" in event.payload["reason"]
-
-
-def test_a_pool_of_a_type_that_is_not_installed_is_refused_readably(
-    client: SyncPrefectClient,
-) -> None:
-    with pytest.raises(PenstockError, match="knows no work pools of type steam"):
-        list(install("steam"))
-    with pytest.raises(ObjectNotFound):
-        client.read_work_pool(POOL)
-    list(install())
