@@ -8,6 +8,8 @@ from penstock.search.query import Filters, Found
 from penstock.store.database import Tx
 from penstock.store.schema import embeddings, nodes
 
+_INDEX_LOCK = int.from_bytes(b"hnsw", "big")
+
 
 def search_vectors(
     tx: Tx, vector: bytes, identity: str, filters: Filters, limit: int
@@ -33,12 +35,21 @@ def ensure_index(tx: Tx, identity: str) -> None:
     import hashlib
 
     name = f"ix_embeddings_{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+    if _has_index(tx, name):
+        return
+    # One at a time: two that make the same index at once fail, in spite of IF NOT EXISTS.
+    tx.execute(sa.select(sa.func.pg_advisory_xact_lock(_INDEX_LOCK)))
     quoted = identity.replace("'", "''")
     tx.connection.exec_driver_sql(
         f"CREATE INDEX IF NOT EXISTS {name} ON embeddings USING hnsw "
         f"((vector::vector({dimensions_of(identity)})) vector_cosine_ops) "
         f"WHERE identity = '{quoted}'"
     )
+
+
+def _has_index(tx: Tx, name: str) -> bool:
+    """Asked first, since CREATE INDEX waits for whoever is writing, also when there is one."""
+    return tx.execute(sa.select(sa.func.to_regclass(name))).scalar_one() is not None
 
 
 def dimensions_of(identity: str) -> int:

@@ -18,6 +18,7 @@ from penstock.search.query import HIT_END, HIT_START, Filters, Hit, Mode
 from penstock.store.database import Database
 from penstock.store.schema import embeddings, nodes, texts
 from tests.factories import TENANT, add_node, add_source
+from tests.together import run_together
 
 pytestmark = pytest.mark.both_databases
 
@@ -210,6 +211,15 @@ def test_an_index_over_an_identity_changes_no_answer(shelf: Shelf) -> None:
         with shelf.database.write() as tx:
             ensure_index(tx, EMBEDDER.identity)
     assert shelf.find("corn 7", "vector", limit=3) == before
+
+
+def test_workers_that_start_at_once_make_one_index(database: Database) -> None:
+    def start(_: int) -> None:
+        for dimensions in range(10, 20):
+            with database.write() as tx:
+                ensure_index(tx, f"hash/words@{dimensions}")
+
+    run_together(4, start)
 
 
 def test_a_hybrid_search_puts_first_what_both_ways_find(shelf: Shelf) -> None:
