@@ -45,17 +45,27 @@ class Drain:
         The first error of a lane stops all of them and is raised here; what they held is given
         back. So it is when this thread is interrupted, as a cancelled flow run is.
         """
-        with ThreadPoolExecutor(self.lanes, thread_name_prefix="penstock-lane") as pool:
-            # Each lane sees the caller's context: Prefect finds its flow run through it.
-            lanes = [
-                pool.submit(contextvars.copy_context().run, self._work, is_over)
-                for _ in range(self.lanes)
-            ]
-            try:
-                wait(lanes)
-            except BaseException:
-                self.stop()
-                raise
+        # Each lane sees the caller's context: Prefect finds its flow run through it.
+        lanes = [
+            threading.Thread(
+                target=contextvars.copy_context().run,
+                args=(self._work, is_over),
+                name=f"penstock-lane-{number}",
+            )
+            for number in range(self.lanes)
+        ]
+        try:
+            for lane in lanes:
+                lane.start()
+            for lane in lanes:
+                lane.join()
+        except BaseException:
+            # Also one that comes while the lanes are being started: those that were must end.
+            self.stop()
+            for lane in lanes:
+                if lane.is_alive():
+                    lane.join()
+            raise
         self.check()
 
     @contextmanager

@@ -38,9 +38,14 @@ Mode = Literal["fast", "immediate"]
 MODES: tuple[Mode, ...] = ("fast", "immediate")
 
 _LOCKER = """
-import sqlite3, sys
+import sqlite3, sys, time
 connection = sqlite3.connect(sys.argv[1], timeout=30, isolation_level=None)
+leased = "SELECT 1 FROM work_items WHERE status = 'processing'"
 connection.execute("BEGIN IMMEDIATE")
+while not connection.execute(leased).fetchone():  # workers are between two claims
+    connection.execute("ROLLBACK")
+    time.sleep(0.01)
+    connection.execute("BEGIN IMMEDIATE")
 print("locked", flush=True)
 sys.stdin.readline()
 """
