@@ -19,6 +19,7 @@ from penstock.work.heart import Heart
 from penstock.work.queue import WorkQueue, not_of_runs
 
 TICK_SECONDS = 0.5
+_START_SECONDS = 0.5
 
 
 @dataclass(slots=True)
@@ -45,26 +46,17 @@ class Drain:
         The first error of a lane stops all of them and is raised here; what they held is given
         back. So it is when this thread is interrupted, as a cancelled flow run is.
         """
-        # Each lane sees the caller's context: Prefect finds its flow run through it.
-        lanes = [
-            threading.Thread(
-                target=contextvars.copy_context().run,
-                args=(self._work, is_over),
-                name=f"penstock-lane-{number}",
-            )
-            for number in range(self.lanes)
-        ]
+        lanes = [_LaneThread(self, is_over, number) for number in range(self.lanes)]
         try:
             for lane in lanes:
                 lane.start()
             for lane in lanes:
-                lane.join()
+                lane.ended.wait()
         except BaseException:
             # Also one that comes while the lanes are being started: those that were must end.
             self.stop()
             for lane in lanes:
-                if lane.is_alive():
-                    lane.join()
+                lane.wait_if_started()
             raise
         self.check()
 
@@ -106,7 +98,7 @@ class Drain:
         with self._changed:
             self._changed.notify_all()
 
-    def _work(self, is_over: Callable[[], bool]) -> None:
+    def work(self, is_over: Callable[[], bool]) -> None:
         lane = self._lane()
         try:
             while not self._stopping.is_set():
@@ -153,3 +145,26 @@ class Drain:
         with self._changed:
             if not self._stopping.is_set():
                 self._changed.wait(self.poll_seconds)
+
+
+class _LaneThread(threading.Thread):
+    """One lane at work. Its end is an event of its own: Python takes a thread for ended when a
+    `join` is interrupted."""
+
+    def __init__(self, drain: Drain, is_over: Callable[[], bool], number: int) -> None:
+        super().__init__(name=f"penstock-lane-{number}")
+        self._drain = drain
+        self._is_over = is_over
+        # Each lane sees the caller's context: Prefect finds its flow run through it.
+        self._context = contextvars.copy_context()
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        try:
+            self._context.run(self._drain.work, self._is_over)
+        finally:
+            self.ended.set()
+
+    def wait_if_started(self) -> None:
+        """After an interruption, which may have come in the middle of its start."""
+        self.ended.wait(None if self.ident is not None else _START_SECONDS)

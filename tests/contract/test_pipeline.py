@@ -30,7 +30,7 @@ from penstock.store.schema import (
 from penstock.work.items import ItemStatus, Outcome
 from tests.contract.ingestion import Workplace, counts, make_text
 from tests.factories import TENANT, make_fault, read_rows
-from tests.together import run_together
+from tests.together import run_together, wait_until
 
 MakeWorkplace = Callable[..., Workplace]
 BROKEN = make_fault(ErrorClass.CORRUPTION, "cannot be read")
@@ -581,4 +581,5 @@ def test_an_interrupted_drain_ends_its_threads(place: Workplace) -> None:
                 drain.run(lambda: False)
     finally:
         signal.signal(signal.SIGUSR1, before)
-    assert not [one.name for one in threading.enumerate() if "penstock-lane" in one.name]
+    lanes = [one for one in threading.enumerate() if "penstock-lane" in one.name]
+    wait_until(lambda: not set(lanes) & set(threading.enumerate()), seconds=5)

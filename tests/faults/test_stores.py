@@ -54,7 +54,7 @@ def test_a_run_outlives_a_postgres_that_refuses_connections(
 def test_a_run_outlives_a_sqlite_file_that_is_locked_for_longer_than_a_lease(
     sqlite_scene: Scene,
 ) -> None:
-    found = stores.lock_sqlite(sqlite_scene, documents=30, seconds=3)
+    found = stores.lock_sqlite(sqlite_scene, documents=60, seconds=3)
     assert found.endured.problems == [], str(found.endured)
     assert found.expired > 0
 

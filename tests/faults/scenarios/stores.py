@@ -38,14 +38,11 @@ Mode = Literal["fast", "immediate"]
 MODES: tuple[Mode, ...] = ("fast", "immediate")
 
 _LOCKER = """
-import sqlite3, sys, time
+import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], timeout=30, isolation_level=None)
-leased = "SELECT 1 FROM work_items WHERE status = 'processing'"
+print("ready", flush=True)
+sys.stdin.readline()
 connection.execute("BEGIN IMMEDIATE")
-while not connection.execute(leased).fetchone():  # workers are between two claims
-    connection.execute("ROLLBACK")
-    time.sleep(0.01)
-    connection.execute("BEGIN IMMEDIATE")
 print("locked", flush=True)
 sys.stdin.readline()
 """
@@ -127,32 +124,30 @@ class Locked:
 def lock_sqlite(scene: Scene, *, documents: int, seconds: float) -> Locked:
     """Another process begins to write to the file, and does not come to an end for so long."""
     expired = 0
-
-    @contextmanager
-    def locked() -> Iterator[None]:
-        nonlocal expired
-        with _locking(str(scene.app.database.engine.url.database)):
-            yield
-            expired = _count_expired(scene)
-
-    outage = locked()
-    found = endure(
-        scene, "SQLite locked by another process", outage, documents=documents, seconds=seconds
-    )
-    return Locked(found, expired)
-
-
-@contextmanager
-def _locking(path: str) -> Iterator[None]:
-    command = [sys.executable, "-c", _LOCKER, path]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as locker:
+    command = [sys.executable, "-c", _LOCKER, str(scene.app.database.engine.url.database)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as locker:
         assert locker.stdin is not None
         assert locker.stdout is not None
-        try:
-            assert locker.stdout.readline() == b"locked\n"
-            yield
-        finally:
-            locker.stdin.close()
+        stdin, stdout = locker.stdin, locker.stdout
+        # Started before it is needed: workers would meanwhile come to the end of what there is.
+        assert stdout.readline() == b"ready\n"
+
+        @contextmanager
+        def locked() -> Iterator[None]:
+            nonlocal expired
+            stdin.write(b"lock\n")
+            assert stdout.readline() == b"locked\n"
+            try:
+                yield
+                expired = _count_expired(scene)
+            finally:
+                stdin.close()
+
+        fault = "SQLite locked by another process"
+        found = endure(scene, fault, locked(), documents=documents, seconds=seconds)
+    return Locked(found, expired)
 
 
 def _count_expired(scene: Scene) -> int:

@@ -188,7 +188,7 @@ def test_a_stalled_answer_times_out_alone(
 def test_a_connection_on_which_an_answer_was_late_gets_no_more_requests(
     h2_server: Http2Server, make_fetcher: MakeFetcher
 ) -> None:
-    fetcher = make_fetcher(timeout_seconds=0.1, tries=1)
+    fetcher = make_fetcher(timeout_seconds=1, tries=1)
     fault_of(fetcher, h2_server.answer("/stalled", Answer(ending="stall")))
     fetcher.get(h2_server.answer("/a", PAGE))
     assert [asked.connection for asked in h2_server.asked] == [1, 1, 2]

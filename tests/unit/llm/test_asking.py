@@ -240,7 +240,7 @@ def test_a_schema_that_strict_mode_cannot_say_is_asked_in_json_mode_with_little_
 def test_a_call_that_fails_says_why_and_how_long_it_took(
     make_asker: MakeAsker, server: GroqServer, answer: Answer, reason: str, kind: ErrorClass
 ) -> None:
-    asker = make_asker(timeout_seconds=0.3)
+    asker = make_asker(timeout_seconds=0.3 if reason == "timeout" else 30)
     server.always(PRIMARY, answer)
     with pytest.raises(CallFailed) as raised:
         asker.ask(PRIMARY, make_question(), ROOM)

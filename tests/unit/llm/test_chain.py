@@ -148,7 +148,8 @@ def test_an_answer_that_will_not_do_falls_back_and_its_reason_is_counted(
     answer: Answer,
     reason: str,
 ) -> None:
-    chain = make_chain(timeout_seconds=0.3)
+    # Only where a model is to be too slow: on a busy machine others may take longer, too.
+    chain = make_chain(timeout_seconds=0.3 if reason == "timeout" else 30)
     server.always(PRIMARY, answer)
     extraction = found(chain.extract([make_request()])[0])
     assert models_asked(server) == [PRIMARY, FALLBACK]
