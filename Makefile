@@ -4,7 +4,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 FIND_BROWSER := { command -v chromium || command -v chromium-browser || command -v google-chrome; } > /dev/null
 PACKAGES := penstock flows tasks blocks deployments entrypoints
-WORKERS ?= 4
+WORKERS ?= 3
 # Pytest keeps what it has made of the test modules; without that, collecting takes twice as long.
 export PYTHONDONTWRITEBYTECODE :=
 

@@ -1,7 +1,7 @@
 """Starts programs of ours as forks of a process that has imported their libraries once.
 
-Importing takes most of the time of a short command. A fork has what was imported; everything of
-this project is imported anew in it, with the environment of the program.
+Importing takes most of the time of a short command. A fork has what was imported; what reads the
+environment when it is imported, as flows and commands do, is imported anew in it.
 
 The process is `python -m tests.preloaded DESCRIPTOR`: a socket that brings one request a message,
 with the descriptors of the program's standard streams and of a socket for its id and its end.
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).parent.parent
-_OURS = ("penstock", "entrypoints", "flows", "tasks", "blocks", "deployments")
+_ANEW = ("entrypoints", "flows", "tasks", "blocks", "deployments")
 _LIBRARIES = ("entrypoints.cli.main", "flows.ingest", "flows.backfill", "uvicorn", "prefect.client")
 _LARGEST = 150_000
 
@@ -154,7 +154,7 @@ PRELOADED = Preloaded()
 def serve(requests: socket.socket) -> None:
     for name in _LIBRARIES:
         importlib.import_module(name)
-    for name in [name for name in sys.modules if name.partition(".")[0] in _OURS]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in _ANEW]:
         del sys.modules[name]
     gc.collect()
     gc.freeze()

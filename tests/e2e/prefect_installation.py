@@ -33,7 +33,7 @@ TIMES = {
     "PENSTOCK_HEARTBEAT_SECONDS": "1",
     "PENSTOCK_SWEEP_SECONDS": "1",
     "PENSTOCK_BATCH_SIZE": "5",
-    "PREFECT_WORKER_QUERY_SECONDS": "1",
+    "PREFECT_WORKER_QUERY_SECONDS": "2",
 }
 
 
@@ -76,6 +76,13 @@ class Installation:
 
     def pause_pool(self, is_paused: bool) -> None:
         self.client.update_work_pool(POOL, WorkPoolUpdate(is_paused=is_paused))
+
+    def stop_schedules(self) -> None:
+        """Those of every few minutes: their flow runs take seconds of a core from the tests'."""
+        for name in ("process/process", "recover/recover"):
+            deployment = self.client.read_deployment_by_name(name)
+            for schedule in deployment.schedules:
+                self.client.update_deployment_schedule(deployment.id, schedule.id, active=False)
 
     def state_of(self, flow_run: FlowRun) -> str:
         return str(self.client.read_flow_run(flow_run.id).state_name)
@@ -157,4 +164,5 @@ def open_installation(folder: Path, postgres: PostgresServer) -> Iterator[Instal
         found = Installation(folder, environment, client, app, models)
         opened.callback(found.dismiss)
         found.run("deployments.install")
+        found.stop_schedules()
         yield found

@@ -23,7 +23,7 @@ from penstock.launcher.valkey import ValkeyServer
 from tests.e2e.commands import CommandLine, end
 
 pytestmark = pytest.mark.timeout(600)
-QUICK = {"EMBEDDING_BACKEND": "hash", "PREFECT_WORKER_QUERY_SECONDS": "1"}
+QUICK = {"EMBEDDING_BACKEND": "hash", "PREFECT_WORKER_QUERY_SECONDS": "3"}
 START_SECONDS = 180
 OURS = ["postgres", "valkey", "prefect", "worker-1", "worker-2", "api"]
 
