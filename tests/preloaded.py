@@ -158,7 +158,7 @@ def serve(requests: socket.socket) -> None:
         del sys.modules[name]
     gc.collect()
     gc.freeze()
-    # Those that wait for the programs are waited for by nobody.
+    # Ended forks of this process (see _run_and_tell) leave no zombies behind.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         message, descriptors, _, _ = socket.recv_fds(requests, _LARGEST, 4)

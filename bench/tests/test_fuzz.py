@@ -24,7 +24,7 @@ class Answering:
     def __init__(self, answer: Callable[[], list[Outcome]]) -> None:
         self._answer = answer
 
-    def extract_many(self, documents: Sequence[RawDocument], /) -> list[Outcome]:  # noqa: ARG002
+    def extract_many(self, documents: Sequence[RawDocument], /) -> list[Outcome]:  # noqa: ARG002 - the interface has it
         return self._answer()
 
 

@@ -19,6 +19,7 @@ from penstock.work.heart import Heart
 from penstock.work.queue import WorkQueue, not_of_runs
 
 TICK_SECONDS = 0.5
+# How long a thread may take from its start to its first line.
 _START_SECONDS = 0.5
 
 
@@ -99,6 +100,7 @@ class Drain:
             self._changed.notify_all()
 
     def work(self, is_over: Callable[[], bool]) -> None:
+        """One lane, in a thread of its own."""
         lane = self._lane()
         try:
             while not self._stopping.is_set():
