@@ -1,7 +1,7 @@
 """Prefect blocks: described configuration, secrets, and one client factory each.
 
 Registration looks only at the members of this module, so every block is one of them. The one that
-needs prefect-aws, whose import takes half a second, becomes one when somebody asks for it.
+needs prefect-aws, whose import takes half a second, is imported when it is asked for.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, SecretStr
 
 from blocks.part import ConfigurationPart
-from penstock.llm.groq_client import build_groq_client
+from penstock.llm.groq import build_groq_client
 from penstock.settings import ExtractionSettings
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, SecretStr
 
 from blocks.part import ConfigurationPart
-from penstock.work.redis_client import build_redis_client
+from penstock.redis.client import build_redis_client
 
 if TYPE_CHECKING:
     from redis import Redis

@@ -6,8 +6,8 @@ from prefect_aws.credentials import AwsCredentials, MinIOCredentials
 from pydantic import Field, SecretStr
 
 from blocks.part import ConfigurationPart
-from penstock.crawl.s3_client import S3Access, build_s3_client
-from penstock.crawl.s3_rawstore import S3RawStore, open_s3_raw_store
+from penstock.crawl.rawstore import S3RawStore, open_s3_raw_store
+from penstock.crawl.s3 import S3Access, build_s3_client
 from penstock.errors import ConfigurationError
 
 _ADVICE = {

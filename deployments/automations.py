@@ -10,7 +10,7 @@ from prefect.events.actions import ChangeFlowRunState, DoNothing, RunDeployment
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.exceptions import ObjectNotFound
 
-from tasks.announcements import QUEUE_OLD
+from tasks.events import QUEUE_OLD
 
 ZOMBIES = "penstock: zombie flow runs → crashed"
 FAILED_INGESTS = "penstock: failed ingest → event"
@@ -36,7 +36,7 @@ _INGEST = {"prefect.resource.role": "flow", "prefect.resource.name": "ingest"}
 _HELPER = "process/process"
 _MESSAGE = (
     "No heartbeat for {seconds:g} s: the process of this flow run is gone (killed, out of memory, "
-    "its machine lost) and nobody was left to report it. Its documents are safe: the flows "
+    "its machine lost) and could not report it. Its documents are safe: the flows "
     "`process` and `recover` take them back by themselves. Run the same source again to have it "
     "listed to the end; the worker's log and its machine's may tell the cause."
 )
@@ -62,7 +62,7 @@ def _install(client: SyncPrefectClient, wanted: AutomationCore) -> str:
     # An update would have the server forget which flow runs it is waiting for.
     if (known.trigger, known.actions) == (wanted.trigger, wanted.actions):
         return f"unchanged automation {wanted.name!r}"
-    # Whoever switched it off in the UI had a reason.
+    # Keep it off if it was switched off in the UI.
     client.update_automation(known.id, _update(wanted, enabled=known.enabled))
     return f"updated automation {wanted.name!r}"
 

@@ -1,17 +1,19 @@
 """The work pool and its queues: who goes first, and how much may run at once."""
 
 import asyncio
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
 from prefect.exceptions import ObjectNotFound
 from prefect.workers.utilities import get_default_base_job_template_for_infrastructure_type
 
 from penstock.errors import UsageError
 
 POOL = "penstock"
+_COMMAND = re.compile(r"\{\{\s*command\s*\}\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ QUEUES = (
     Queue("maintenance", "Recovery and upkeep: short, and others depend on it.", 1, 2),
     # Each flow run has a handful of connections to the database.
     Queue("crawl", "Listing and fetching sources; five at once spare the database.", 2, 5),
-    Queue("extract", "Draining whatever is due; five at once spare the database.", 3, 5),
+    Queue("extract", "Works on due items; five at once, to spare the database.", 3, 5),
     Queue("llm", "Work that asks models for long: few at once spare their quota.", 4, 2),
 )
 
@@ -37,7 +39,7 @@ QUEUES = (
 def install_pool(kind: str = "process") -> list[str]:
     """Create the pool and its queues where they are missing; what was done.
 
-    Limits and priorities that somebody changed in the UI stay as they are.
+    Limits, priorities and job variables that were changed in the UI stay as they are.
     """
     with get_client(sync_client=True) as client:
         return [_ensure_pool(client, kind), *(_ensure_queue(client, queue) for queue in QUEUES)]
@@ -45,7 +47,7 @@ def install_pool(kind: str = "process") -> list[str]:
 
 def _ensure_pool(client: SyncPrefectClient, kind: str) -> str:
     try:
-        client.read_work_pool(POOL)
+        known = client.read_work_pool(POOL).base_job_template
     except ObjectNotFound:
         client.create_work_pool(
             WorkPoolCreate(
@@ -56,7 +58,11 @@ def _ensure_pool(client: SyncPrefectClient, kind: str) -> str:
             )
         )
         return f"created work pool {POOL!r} of type {kind}"
-    return f"unchanged work pool {POOL!r}"
+    wanted = without_command(known)
+    if wanted == known:
+        return f"unchanged work pool {POOL!r}"
+    client.update_work_pool(POOL, WorkPoolUpdate(base_job_template=wanted))
+    return f"updated work pool {POOL!r}: a flow run can no longer name a command of its own"
 
 
 def _job_template(kind: str) -> dict[str, Any]:
@@ -66,7 +72,28 @@ def _job_template(kind: str) -> dict[str, Any]:
             f"Prefect knows no work pools of type {kind}: install its package, for example "
             "prefect-docker, prefect-kubernetes or prefect-aws"
         )
+    return without_command(found)
+
+
+def without_command(template: dict[str, Any]) -> dict[str, Any]:
+    """The template without `command`: a flow run cannot make a worker run another program. Prefect
+    fills in a variable wherever the template names it, declared or not, so both are removed."""
+    found: dict[str, Any] = _without_placeholder(template)
+    found.get("variables", {}).get("properties", {}).pop("command", None)
     return found
+
+
+def _without_placeholder(part: Any) -> Any:
+    if isinstance(part, dict):
+        kept = {name: value for name, value in part.items() if not _asks_for_command(value)}
+        return {name: _without_placeholder(value) for name, value in kept.items()}
+    if isinstance(part, list):
+        return [_without_placeholder(value) for value in part if not _asks_for_command(value)]
+    return part
+
+
+def _asks_for_command(value: Any) -> bool:
+    return isinstance(value, str) and bool(_COMMAND.search(value))
 
 
 def _ensure_queue(client: SyncPrefectClient, queue: Queue) -> str:

@@ -1,7 +1,6 @@
 """Flow `backfill`: brings old nodes up to date, a bounded batch at a time, after all fresh work."""
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 from prefect import flow, get_run_logger
@@ -9,27 +8,31 @@ from prefect.runtime import flow_run
 
 from flows.opening import open_flow_app
 from flows.parameters import AtLeastOne, Days, TenantName, Text
-from penstock.backfill.dispatcher import Dispatcher
-from penstock.backfill.record import (
+from penstock.app import App
+from penstock.backfill.backfill import (
     Backfill,
     BackfillStatus,
+    Dispatcher,
     count_failed,
+    dispatcher,
     finish_backfill,
+    interruptible,
     open_backfill,
+    read_backfill,
+    switch_vectors,
 )
-from penstock.backfill.selection import Reason, Selection
-from penstock.bootstrap import App, ensure_vector_index
-from penstock.bootstrap.backfills import choose_nodes, dispatcher, estimate, switch_vectors
+from penstock.backfill.estimate import estimate
+from penstock.backfill.selection import Selection, choose_nodes
 from penstock.errors import PenstockError
-from penstock.pipeline.drain import Drain
-from penstock.store.patience import patient
-from tasks.backfill_artifacts import BackfillProgress, publish_end, publish_estimate
-from tasks.dispatching import NextBatch, dispatch_nodes
-from tasks.labels import tag_flow_run
-from tasks.results import forget_old_results
-from tasks.steps import TaskSteps
+from penstock.runs.up_to_date import Reason
+from penstock.search.vectors import prepare_index
+from penstock.store.retry import retry_while_unavailable
+from tasks.artifacts import backfill_progress, publish_end, publish_estimate
+from tasks.documents import TaskSteps, enqueue_nodes
+from tasks.events import tag_flow_run
+from tasks.policy import forget_old_results
 
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 
 
 def _run_name() -> str:
@@ -90,46 +93,35 @@ def _source_tags(selection: Selection) -> list[str]:
     return [f"source:{selection.source}"] if selection.source else []
 
 
-def _work(app: App, dispatching: Dispatcher, expected: int) -> None:
-    """Dispatch, and help with whatever is due, until all that was dispatched is done."""
-    progress = BackfillProgress(dispatching.backfill_id, expected)
-
-    def show_progress() -> None:
-        if progress.due():
-            progress.show(dispatching.read().enqueued, dispatching.count_left())
-
-    with app.heart() as heart:
-        ensure_vector_index(app)
-        app.try_recover()
-        steps = TaskSteps(app.steps, f"backfill {dispatching.backfill_id}")
-        drain = app.drain(app.processor(steps, observer=heart), heart)
-        with app.waker(drain.wake), drain.beside(show_progress):
-            _dispatch_all(dispatching, drain, show_progress)
-            while dispatching.count_left():
-                _wait(drain, show_progress)
-            # What is fresh meanwhile is others' to do.
-            drain.stop()
-    progress.show(dispatching.read().enqueued, dispatching.count_left())
-
-
-def _dispatch_all(dispatching: Dispatcher, drain: Drain, show_progress: Callable[[], None]) -> None:
-    while True:
-        if not dispatching.has_room():
-            _wait(drain, show_progress)
-            continue
-        if dispatch_nodes(NextBatch(dispatching)).exhausted:
-            return
-        drain.wake()
-
-
-def _wait(drain: Drain, show_progress: Callable[[], None]) -> None:
-    drain.check()
-    show_progress()
-    time.sleep(LOOK_SECONDS)
+def _work(app: App, dispatcher: Dispatcher, expected: int) -> None:
+    """Enqueue, and process whatever is due, until all that was enqueued is done."""
+    progress = backfill_progress(dispatcher, expected)
+    with app.heartbeat() as heartbeat:
+        prepare_index(app.database, app.embedder.identity)
+        steps = TaskSteps(app.steps, f"backfill {dispatcher.backfill_id}")
+        worker = app.worker(app.processor(steps), heartbeat)
+        worker.sweep()
+        with (
+            interruptible(worker),
+            app.waker(worker.wake),
+            worker.in_background(progress.refresh),
+        ):
+            exhausted = False
+            while not exhausted or dispatcher.count_left():
+                if not exhausted and dispatcher.has_room():
+                    exhausted = enqueue_nodes(dispatcher).exhausted
+                    worker.wake()
+                else:
+                    worker.check()
+                    progress.refresh()
+                    time.sleep(POLL_SECONDS)
+            # Fresh work that came meanwhile is left to other workers.
+            worker.stop()
+    progress.show()
 
 
 def _conclude(app: App, record: Backfill) -> dict[str, Any]:
-    patient(finish_backfill)(app.database, record.id)
+    retry_while_unavailable(finish_backfill)(app.database, record.id)
     ended, failed = _read_end(app, record.id)
     vectors = None
     if ended.status is BackfillStatus.FINISHED and Reason.VECTORS in record.selection.reasons:
@@ -145,9 +137,7 @@ def _conclude(app: App, record: Backfill) -> dict[str, Any]:
     return figures
 
 
-@patient
+@retry_while_unavailable
 def _read_end(app: App, backfill_id: int) -> tuple[Backfill, int]:
-    from penstock.backfill.record import read_backfill
-
     with app.database.read() as tx:
         return read_backfill(tx, backfill_id), count_failed(tx, backfill_id)

@@ -1,12 +1,12 @@
-"""Flow `process`: drains whatever is due, beside any number of others on the same items."""
+"""Flow `process`: works on due items, together with any number of other workers."""
 
 from prefect import flow
 from prefect.runtime import flow_run
 
 from flows.opening import open_flow_app
-from penstock.bootstrap import ensure_vector_index
 from penstock.documents import Stage
-from tasks.steps import TaskSteps
+from penstock.search.vectors import prepare_index
+from tasks.documents import TaskSteps
 
 
 def _run_name() -> str:
@@ -25,12 +25,12 @@ def process(
         forever: Wait for more work instead of ending; ends when the flow run is cancelled.
         blocks: Saved configuration blocks that win over the environment, as `type/name`.
     """
-    with open_flow_app(blocks) as app, app.heart() as heart:
-        ensure_vector_index(app)
-        app.try_recover()
-        steps = TaskSteps(app.steps, "drain")
-        processor = app.processor(steps, tuple(stages or Stage), observer=heart)
-        drain = app.drain(processor, heart)
-        with app.waker(drain.wake):
-            drain.run(lambda: not forever)
-        return heart.items_completed
+    with open_flow_app(blocks) as app, app.heartbeat() as heartbeat:
+        prepare_index(app.database, app.embedder.identity)
+        steps = TaskSteps(app.steps, "process")
+        processor = app.processor(steps, tuple(stages or Stage))
+        worker = app.worker(processor, heartbeat)
+        worker.sweep()
+        with app.waker(worker.wake):
+            worker.run(lambda: not forever)
+        return heartbeat.items_completed

@@ -1,13 +1,13 @@
-"""Flow `recover`: takes back what dead workers held and finishes runs that were left behind."""
+"""Flow `recover`: takes back items of dead workers and ends runs that were left behind."""
 
 from prefect import flow, get_run_logger
 
 from flows.opening import open_flow_app
-from penstock.bootstrap import App
+from penstock.app import App
 from penstock.documents import Stage
-from penstock.operations.figures import stage_figures
-from tasks.announcements import announce_old_queue
-from tasks.results import forget_old_results
+from penstock.operations.status import stage_figures
+from tasks.events import announce_old_queue
+from tasks.policy import forget_old_results
 
 
 @flow(name="recover", flow_run_name="recover", persist_result=False)
@@ -18,8 +18,8 @@ def recover(blocks: list[str] | None = None) -> dict[str, int]:
         blocks: Saved configuration blocks that win over the environment, as `type/name`.
     """
     with open_flow_app(blocks) as app:
-        found = app.recover()
-        _send_for_help(app)
+        found = app.recovery.run()
+        _announce_old_queues(app)
     forget_old_results()
     figures = {
         "freed": len(found.items.freed),
@@ -31,8 +31,8 @@ def recover(blocks: list[str] | None = None) -> dict[str, int]:
     return figures
 
 
-def _send_for_help(app: App) -> None:
-    """Say of every queue in which something waits too long that it does."""
+def _announce_old_queues(app: App) -> None:
+    """Emit an event for every queue whose oldest item waits too long."""
     with app.database.read() as tx:
         found = {stage: stage_figures(tx, stage) for stage in Stage}
     for stage, figures in found.items():

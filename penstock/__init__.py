@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.client import Client
     from penstock.documents import ExtractedText, RawDocument
-    from penstock.llm.profiles import Profile
-    from penstock.llm.schemas import Confidence
-    from penstock.text.registry import extractor
-    from penstock.worker import Database, ExtractionWorker, register_signal_handlers
+    from penstock.llm.profiles import Confidence, Profile
+    from penstock.text.custom import extractor
+    from penstock.worker import (
+        Database,
+        ExtractionWorker,
+        ResearchDatabase,
+        register_signal_handlers,
+    )
 
 __version__ = "0.1.0"
 __all__ = [
@@ -20,6 +24,7 @@ __all__ = [
     "ExtractionWorker",
     "Profile",
     "RawDocument",
+    "ResearchDatabase",
     "extractor",
     "register_signal_handlers",
 ]
@@ -28,12 +33,13 @@ _HOMES = {
     "Client": "penstock.client",
     "Database": "penstock.worker",
     "ExtractionWorker": "penstock.worker",
+    "ResearchDatabase": "penstock.worker",
     "register_signal_handlers": "penstock.worker",
     "ExtractedText": "penstock.documents",
     "RawDocument": "penstock.documents",
     "Profile": "penstock.llm.profiles",
-    "Confidence": "penstock.llm.schemas",
-    "extractor": "penstock.text.registry",
+    "Confidence": "penstock.llm.profiles",
+    "extractor": "penstock.text.custom",
 }
 
 

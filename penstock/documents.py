@@ -18,20 +18,26 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RawDocument:
-    """Bytes as they were found, with what their source said about them."""
+    """Bytes as they were fetched, with what their source said about them.
+
+    Custom text extractors get one, and return an ExtractedText or raise DocumentFault.
+
+    Args:
+        name: File name or URL: a hint for the type, and what people see.
+        content: The bytes.
+        media_type: As the source declares it (an HTTP Content-Type header); never trusted alone.
+        source: The name of the source (a company), for extractors made for one.
+    """
 
     name: str
-    """File name or URL: a hint for the type, and what people see."""
     content: bytes
     media_type: str | None = None
-    """As declared by the source (an HTTP Content-Type header); never trusted alone."""
     source: str | None = None
-    """The name of the source it came from (a company), for extractors made for one."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    """Bytes that lie in a file which every process of this machine can read."""
+    """The bytes of a document in a file that every process of this machine can read."""
 
     name: str
     path: str
@@ -42,13 +48,22 @@ class StoredDocument:
 
 @dataclass(frozen=True, slots=True)
 class ExtractedText:
-    """The readable text of one document."""
+    """The readable text of one document, as a text extractor returns it.
+
+    Args:
+        text: What is searched, and what fields are extracted from.
+        title: What people see; None: the file name, or the last part of the URL.
+        media_type: What the bytes were, such as `application/pdf`.
+        metadata: JSON values only: pages, author, and for job postings company, location and so on.
+
+    Example:
+        ExtractedText("Jane Doe\\nStaff engineer", title="Jane Doe", metadata={"pages": 1})
+    """
 
     text: str
     title: str | None = None
     media_type: str = "text/plain"
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """JSON values only: pages, author, and for job postings company, location and so on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +73,13 @@ class Fault:
     kind: ErrorClass
     message: str
     retry_after_seconds: float | None = None
+    costs_nothing: bool = False
+    """It is not the document's fault, which is tried again without limit."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it spends no attempt, as a rate limit."""
+        return self.costs_nothing or self.kind is ErrorClass.RATE_LIMITED
 
     @classmethod
     def of(cls, error: DocumentFault) -> "Fault":
@@ -66,7 +88,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """One question to a language model and what it cost."""
+    """One call to a language model, and what it cost."""
 
     model: str
     prompt_tokens: int
@@ -76,19 +98,19 @@ class ModelCall:
     outcome: str
     """`accepted`, or the reason why the answer was not good enough."""
     cached_tokens: int = 0
-    """Those of the prompt that the provider had from an earlier call."""
+    """Tokens of the prompt that the provider had cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractionRequest:
-    """A text, and the profile whose fields are wanted from it."""
+    """A text, and the profile whose fields are to be extracted from it."""
 
     text: str
     profile: str
     title: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     key: str = ""
-    """Under which the answer is kept for ever."""
+    """The key under which the answer is stored and found again."""
     tenant_id: str = ""
     node_id: str = ""
     run_id: int | None = None
@@ -103,9 +125,9 @@ class Extraction:
     model: str
     calls: tuple[ModelCall, ...] = ()
     fallback_reason: str | None = None
-    """Why the first model's answer was not taken, or not good enough although it was."""
+    """Why the first model's answer was not good enough; it may be kept all the same."""
     marks: tuple[str, ...] = ()
-    """What a reader of the fields should know: `input_cut`, `kept_primary`."""
+    """Remarks on the fields: `input_cut`, `kept_primary`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,16 @@
 PenstockError
 ├── UsageError                wrong use of a command or function: say what to change
 ├── ConfigurationError        a setting is wrong or missing; work pauses, documents are not blamed
-│   ├── StagePaused           a stage cannot work until somebody mends a setting
+│   ├── StagePaused           a stage waits until a setting is corrected
 │   │   └── BudgetSpent       one run may cost no more; the others go on
-│   └── StorageFull           no room for raw bytes; nothing is wrong with the documents
+│   └── StorageFull           no room for raw bytes
 ├── StoreError                the database cannot be used as it is
-│   ├── StoreUnavailable      it does not answer, or asks to try again: a restart, a deadlock
+│   ├── StoreUnavailable      it does not answer, or asks to try again, as after a restart
+│   │   └── StoreConflict     a deadlock with another transaction; nothing was committed
 │   └── SchemaMismatch        made by a newer version, or not migrated yet
 ├── ServiceError              a server we started or depend on does not answer
 ├── Overloaded                there is more work waiting than may wait; come back later
-├── Interrupted               work was stopped from outside; nobody's fault, it is done later
+├── Interrupted               work was stopped from outside, and is done later
 ├── Unmaintained              parts of maintenance failed; the others were done
 ├── ListingFailed             a source could not be listed (never the same as "zero documents")
 ├── RunRefused                another run of this source is active
@@ -38,27 +39,16 @@ class ErrorClass(StrEnum):
 
     @property
     def permanent(self) -> bool:
-        """Trying again cannot help: the document itself has to change."""
-        return self in _PERMANENT
-
-
-_PERMANENT = frozenset(
-    {
-        ErrorClass.CORRUPTION,
-        ErrorClass.UNSUPPORTED,
-        ErrorClass.EMPTY,
-        ErrorClass.TOO_LARGE,
-        ErrorClass.FORBIDDEN,
-    }
-)
+        """Whether a retry cannot help: the document itself has to change."""
+        return self.value in ("corruption", "unsupported", "empty", "too_large", "forbidden")
 
 
 class PenstockError(Exception):
-    """Base of all errors raised on purpose; the message is written for the reader."""
+    """Base of all errors raised on purpose; the message says what to do."""
 
 
 class UsageError(PenstockError):
-    """The caller asked for something that cannot be done as asked."""
+    """A command or function was used in a way that cannot work; the message says what to change."""
 
 
 class ConfigurationError(PenstockError):
@@ -66,7 +56,10 @@ class ConfigurationError(PenstockError):
 
 
 class StagePaused(ConfigurationError):
-    """A stage cannot work until a setting is mended; its backlog stays as it is."""
+    """A stage waits until a setting is corrected; its backlog stays as it is.
+
+    `stage` is its name, `reason` what is wrong and what to do.
+    """
 
     def __init__(self, stage: str, reason: str) -> None:
         super().__init__(f"stage {stage} is paused: {reason}")
@@ -75,7 +68,7 @@ class StagePaused(ConfigurationError):
 
 
 class BudgetSpent(StagePaused):
-    """A run has cost what it may cost; its backlog stays as it is."""
+    """The run `run_id` has cost PENSTOCK_MAX_COST_USD_PER_RUN; its backlog stays as it is."""
 
     def __init__(self, stage: str, reason: str, run_id: int) -> None:
         super().__init__(stage, reason)
@@ -83,7 +76,7 @@ class BudgetSpent(StagePaused):
 
 
 class StorageFull(ConfigurationError):
-    """There is no room for raw bytes; nothing is wrong with the documents."""
+    """There is no room for raw bytes: free some, or name another raw store."""
 
 
 class StoreError(PenstockError):
@@ -91,7 +84,11 @@ class StoreError(PenstockError):
 
 
 class StoreUnavailable(StoreError):
-    """The database did not do it this time; trying again may go better."""
+    """The database does not answer, or refused for now; a retry may succeed."""
+
+
+class StoreConflict(StoreUnavailable):
+    """A deadlock: the database ended the transaction, and nothing of it was committed."""
 
 
 class SchemaMismatch(StoreError):
@@ -99,11 +96,11 @@ class SchemaMismatch(StoreError):
 
 
 class ServiceError(PenstockError):
-    """A server that was started, or is depended on, does not answer."""
+    """A server that Penstock started, or depends on, does not answer."""
 
 
 class Overloaded(PenstockError):
-    """More work waits than may wait; nothing was written."""
+    """More work waits than may wait; nothing was written. Try again in `retry_after_seconds`."""
 
     def __init__(self, message: str, retry_after_seconds: float) -> None:
         super().__init__(message)
@@ -111,11 +108,11 @@ class Overloaded(PenstockError):
 
 
 class Interrupted(PenstockError):
-    """Work was stopped while it was under way; what was being done is done later."""
+    """Work was stopped while it was under way; it is done later."""
 
 
 class Unmaintained(PenstockError):
-    """Parts of maintenance failed; the others were done, and the next time tries again."""
+    """Parts of maintenance failed; the others were done, and the next run tries again."""
 
 
 class ListingFailed(PenstockError):
@@ -123,7 +120,7 @@ class ListingFailed(PenstockError):
 
 
 class RunRefused(PenstockError):
-    """Another run of the same source is active."""
+    """Another run of the same source is active: `active_run_id`."""
 
     def __init__(self, message: str, active_run_id: int) -> None:
         super().__init__(message)
@@ -131,11 +128,19 @@ class RunRefused(PenstockError):
 
 
 class NotFound(PenstockError):
-    """No such thing in this tenant."""
+    """The tenant has no such node, run, job or source."""
 
 
 class DocumentFault(PenstockError):
-    """One document failed. Its neighbours are none the worse."""
+    """One document failed; the others of its batch go on.
+
+    Raise it in a custom text extractor to say why a document cannot be read:
+
+        raise DocumentFault(ErrorClass.CORRUPTION, "the file ends in the middle of a page")
+
+    `kind` decides whether it is tried again, and `retry_after_seconds` when; without it, the delays
+    of the stage apply.
+    """
 
     def __init__(
         self, kind: ErrorClass, message: str, *, retry_after_seconds: float | None = None

@@ -1,10 +1,10 @@
-"""Modules that users write, by name or as a file, and how they get into this program."""
+"""Loads modules that users write, by name or as a file."""
 
 import hashlib
 import sys
 from collections.abc import Iterable, Sequence
-from importlib import import_module
-from importlib.metadata import EntryPoint
+from functools import cache
+from importlib import import_module, metadata
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -12,13 +12,22 @@ from types import ModuleType
 from penstock.errors import ConfigurationError
 
 
-def module_names(installed: Iterable[EntryPoint], named: Sequence[str]) -> tuple[str, ...]:
+@cache
+def entry_points(group: str) -> tuple[metadata.EntryPoint, ...]:
+    """Those of installed packages, read once in a process: the files of all packages are read."""
+    return tuple(metadata.entry_points(group=group))
+
+
+def module_names(installed: Iterable[metadata.EntryPoint], named: Sequence[str]) -> tuple[str, ...]:
     """The modules of installed packages, then those named in a setting, files by full path."""
     return (*sorted({entry.module for entry in installed}), *map(_absolute, named))
 
 
 def load_module(module: str, *, holds: str, setting: str) -> ModuleType:
-    """Import a module or run a `.py` file; what it `holds` is called so in errors."""
+    """Import a module or run a `.py` file; errors say what it `holds` and which `setting` names it.
+
+    Raises ConfigurationError when it cannot be imported, or raises an error itself.
+    """
     try:
         return _load_file(Path(module)) if is_file_name(module) else import_module(module)
     except ImportError as error:
@@ -31,7 +40,7 @@ def load_module(module: str, *, holds: str, setting: str) -> ModuleType:
     except Exception as error:
         raise ConfigurationError(
             f"the {holds} in {module} cannot be loaded ({type(error).__name__}: {error}): "
-            f"mend that module, or take it out of {setting}"
+            f"fix that module, or remove it from {setting}"
         ) from error
 
 
@@ -41,7 +50,7 @@ def is_file_name(module: str) -> bool:
 
 
 def _absolute(module: str) -> str:
-    # A child may have another working folder than the program that names a file.
+    # A child process may have another working folder.
     return str(Path(module).absolute()) if is_file_name(module) else module
 
 
@@ -52,7 +61,7 @@ def _load_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None or not path.is_file():
         raise ImportError(f"there is no Python file {path}")
     module = module_from_spec(spec)
-    # Classes with annotations in quotes look their module up there.
+    # Classes with annotations in quotes look up their module there.
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)

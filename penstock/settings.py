@@ -1,13 +1,13 @@
 """One typed tree of settings, read from the environment and an optional `.env` when asked for.
 
-Nothing is read at import. Names that look like ours but are not known stop the start: a misspelt
+Nothing is read at import. An unknown name with one of our prefixes stops the start: a misspelt
 setting that is silently ignored is how backlogs get lost.
 """
 
 import difflib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -32,11 +32,16 @@ RETIRED_MODELS = {
 }
 _OWN_PREFIXES = ("PENSTOCK_", "EXTRACTION_", "EMBEDDING_")
 _BACKEND = re.compile(r"wordllama|hash|[^:]+:[^\W\d]\w*")
+_S3_PREFIX = re.compile(r"(?:(?!s3:)[^=]+=)?s3://[A-Za-z0-9][A-Za-z0-9._-]{1,254}/(?:.*/)?")
+# An absolute path, but not in a URL: after a space, a quote or a bracket. SQLite's URLs have one.
+_PATH = re.compile(r"""(?<![\w/:.…~-])~?/[^\s/'"`(),;:][^\s'"`(),;:]*""")
+_SQLITE_FILE = re.compile(r"sqlite[\w+]*:///([^?]+)")
+_SQLITE = re.compile(r"(\bsqlite[\w+]*:)/\S*")
 _SECRET_PAIR = re.compile(r"([?&][^=&]*(?:key|password|secret|token)[^=&]*=)[^&]*", re.IGNORECASE)
 
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
-# A hundred years are as good as for ever, and a time that far back can still be told.
+# A hundred years at most: a date that far back still exists.
 Days = Annotated[int, Field(ge=0, le=36_500)]
 
 
@@ -57,6 +62,17 @@ def _check_backends(value: str) -> str:
     raise PydanticCustomError("embedding_backend", advice)
 
 
+def _check_prefixes(values: tuple[str, ...]) -> tuple[str, ...]:
+    if all(map(_S3_PREFIX.fullmatch, values)):
+        return values
+    advice = (
+        "write each as s3://bucket/, s3://bucket/prefix/ or tenant=s3://bucket/prefix/, with a "
+        "slash at the end: without it, a prefix is the beginning of other folders too"
+    )
+    raise PydanticCustomError("s3_prefix", advice)
+
+
+S3Prefixes = Annotated[Names, AfterValidator(_check_prefixes)]
 EmbeddingBackends = Annotated[str, AfterValidator(_check_backends)]
 
 
@@ -234,7 +250,7 @@ class Settings(_Section):
         8, description="Threads that fetch and compare; some wait for their host's turn"
     )
     crawl_contact: str | None = Field(
-        None, description="Address or URL in the User-Agent, where site owners reach whoever crawls"
+        None, description="Address or URL in the User-Agent, by which site owners can reach you"
     )
     payload_roots: Names = Field(
         (), description="Folders below which a payload_ref may name a file, separated by commas"
@@ -263,6 +279,12 @@ class Settings(_Section):
     api_cors_origins: Names = Field(
         (), description="Web sites whose pages may call the API, separated by commas; empty: none"
     )
+    api_s3_prefixes: S3Prefixes = Field(
+        (),
+        description="Places in S3 that callers of the API may name in a source or a payload_ref, "
+        "as s3://bucket/prefix/ or, for one tenant, tenant=s3://bucket/prefix/, separated by "
+        "commas; empty: none",
+    )
     upload_max_files: Count = Field(50, description="Files in one upload")
     keep_events_days: Days = Field(
         30, description="`maintain` forgets lines of logs after this many days; 0: never"
@@ -277,7 +299,7 @@ class Settings(_Section):
         180, description="The same for the documents of ended runs; their counts stay; 0: never"
     )
     keep_model_calls_days: Days = Field(
-        0, description="The same for calls to models, which tell what was spent; 0: never"
+        0, description="The same for calls to models, which hold what was spent; 0: never"
     )
     keep_expired_raw_days: Days = Field(
         90, description="Raw bytes go this many days after their document expired; 0: never"
@@ -300,8 +322,15 @@ class Settings(_Section):
 
     @property
     def asks_for_tokens(self) -> bool:
-        """Whether the API lets in only whoever shows a token."""
+        """Whether the API requires a token."""
         return self.api_jwt_secret is not None or self.api_jwt_public_key is not None
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Folders, and the file of the database, that may appear in messages."""
+        folders = (self.home,) if self.raw_folder is None else (self.raw_folder, self.home)
+        file = _SQLITE_FILE.match("" if self.dsn is None else self.dsn.get_secret_value())
+        return folders if file is None else (Path(file[1]), *folders)
 
     @property
     def postgres_folder(self) -> Path:
@@ -314,7 +343,7 @@ class Settings(_Section):
 
     @property
     def waits_for_postgres(self) -> bool:
-        """Whether the data are in our own Postgres, and nobody has told where it runs."""
+        """Whether the data are in our own Postgres, and its address is not known."""
         return self.dsn is None and self.postgres_folder.is_dir()
 
     @property
@@ -341,7 +370,10 @@ SECTIONS: dict[str | None, type[_Section]] = {
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """Read the environment; raise ConfigurationError naming whatever is wrong in it."""
+    """Read the environment and `.env`; `overrides` win over both.
+
+    Raises ConfigurationError that names each unknown or unusable setting.
+    """
     _refuse_unknown_names()
     try:
         settings = Settings(**overrides)
@@ -363,16 +395,20 @@ def known_names() -> dict[str, str]:
 
 def retired_model_warnings(settings: Settings) -> list[str]:
     """One sentence for each configured model name that Groq has shut down."""
+    return [
+        f"{env}={model} was shut down by Groq on 2026-08-16; set {env}={RETIRED_MODELS[model]}"
+        for env, model in named_models(settings).items()
+        if model in RETIRED_MODELS
+    ]
+
+
+def named_models(settings: Settings) -> dict[str, str]:
+    """The configured models, by the setting that names each."""
     extraction = settings.extraction
-    named = {
+    return {
         "EXTRACTION_PRIMARY_MODEL": extraction.primary_model,
         "EXTRACTION_FALLBACK_MODEL": extraction.fallback_model,
     }
-    return [
-        f"{env}={model} was shut down by Groq on 2026-08-16; set {env}={RETIRED_MODELS[model]}"
-        for env, model in named.items()
-        if model in RETIRED_MODELS
-    ]
 
 
 def masked(settings: Settings) -> dict[str, Any]:
@@ -398,11 +434,10 @@ def told_database(settings: Settings) -> str:
 def effective_values(settings: Settings) -> list[tuple[str, Any, str]]:
     """Every environment variable with its value in effect (masked) and its description."""
     values = masked(settings)
-    rows = []
-    for name, field, section, description in list_variables():
-        part = values if section is None else values[section]
-        rows.append((name, part[field], description))
-    return rows
+    return [
+        (name, (values if section is None else values[section])[field], description)
+        for name, field, section, description in list_variables()
+    ]
 
 
 def mask_url(url: str) -> str:
@@ -411,8 +446,15 @@ def mask_url(url: str) -> str:
     return re.sub(_SECRET_PAIR, r"\1********", without_password)
 
 
+def hide_paths(text: str, folders: Iterable[Path] = ()) -> str:
+    """The same text without paths; `folders` are replaced by name, since they may have spaces."""
+    for folder in folders:
+        text = text.replace(str(folder.absolute()), "/…")
+    return _PATH.sub("…", _SQLITE.sub(r"\1…", text))
+
+
 def list_variables() -> Iterator[Variable]:
-    """Every environment variable; a field that has two names has two of them."""
+    """Every environment variable; a field with two names is there twice."""
     for part, section in SECTIONS.items():
         prefix = section.model_config.get("env_prefix", "")
         for field, info in section.model_fields.items():
@@ -422,7 +464,7 @@ def list_variables() -> Iterator[Variable]:
 
 
 def _with_driver(url: str) -> str:
-    """Plain Postgres addresses, as people have them, name the driver we use."""
+    """A plain Postgres address with the driver we use."""
     for plain in ("postgres://", "postgresql://"):
         if url.startswith(plain):
             return "postgresql+psycopg://" + url.removeprefix(plain)
@@ -446,7 +488,7 @@ def _refuse_unknown_names() -> None:
 
 
 def _find_field(section: type[_Section], prefix: str, name: str) -> FieldInfo | None:
-    """By its own name or by one that the environment knows it by."""
+    """By its own name or by that of its environment variable."""
     for field, info in section.model_fields.items():
         if name in (field, *_env_names(prefix, field, info.validation_alias)):
             return info
@@ -454,7 +496,7 @@ def _find_field(section: type[_Section], prefix: str, name: str) -> FieldInfo | 
 
 
 def _is_secret(info: FieldInfo | None) -> bool:
-    """Also an unknown one: nobody knows what stands there."""
+    """An unknown field may hold a secret too."""
     return info is None or "SecretStr" in str(info.annotation)
 
 

@@ -1,54 +1,86 @@
-"""What a run shows in the Prefect UI: a live progress bar, a summary and a table of failures."""
+"""What flow runs show in the Prefect UI: progress, summaries, failures, figures."""
 
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
+import httpx
 from prefect.artifacts import (
     create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
     update_progress_artifact,
 )
+from prefect.exceptions import PrefectException
 
+from penstock.backfill.backfill import Dispatcher
+from penstock.backfill.estimate import Estimate
 from penstock.documents import Stage
-from penstock.runs.report import FailureGroup, RunReport
-from penstock.runs.slowest import SlowDocument
-from penstock.runs.vocabulary import DocumentStatus, RunStatus
-from tasks.best_effort import best_effort
+from penstock.maintenance.retention import Maintained, MaintenanceStep, in_short
+from penstock.runs.execute import read_report
+from penstock.runs.report import FailureGroup, RunReport, SlowDocument
+from penstock.runs.run import DocumentStatus, RunStatus
+from penstock.store.database import Database
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def best_effort(what: str) -> Iterator[None]:
+    """What cannot be shown, because the server is away, is no reason to stop the work."""
+    try:
+        yield
+    except (httpx.HTTPError, PrefectException) as error:
+        log.warning("%s could not be shown in Prefect: %s", what, error)
+
 
 REFRESH_SECONDS = 2.0
 
 
 class ProgressArtifact:
-    """A progress bar that is written at most every few seconds."""
+    """A progress bar that is written at most every few seconds.
 
-    def __init__(self, run_id: int) -> None:
-        self._run_id = run_id
+    `read` gives how much is done, in percent, and a line of text.
+    """
+
+    def __init__(self, key: str, read: Callable[[], tuple[float, str]]) -> None:
+        self._key = key
+        self._read = read
         self._id: UUID | None = None
         self._written_at = 0.0
 
-    def due(self) -> bool:
-        return time.monotonic() - self._written_at >= REFRESH_SECONDS
+    def refresh(self) -> None:
+        if time.monotonic() - self._written_at >= REFRESH_SECONDS:
+            self.show()
 
-    def show(self, report: RunReport) -> None:
+    def show(self) -> None:
         self._written_at = time.monotonic()
-        with best_effort(f"the progress of run {self._run_id}"):
-            self._draw(report)
-
-    def _draw(self, report: RunReport) -> None:
-        if self._id is None:
-            self._id = create_progress_artifact(  # type: ignore[assignment]  # sync here
-                progress=0.0, key=f"run-{self._run_id}-progress"
+        percent, description = self._read()
+        with best_effort(f"the artifact {self._key}"):
+            if self._id is None:
+                self._id = create_progress_artifact(  # type: ignore[assignment]  # sync here
+                    progress=0.0, key=self._key
+                )
+            update_progress_artifact(
+                artifact_id=self._id,  # type: ignore[arg-type]  # set above
+                progress=percent,
+                description=description,
             )
+
+
+def run_progress(database: Database, run_id: int) -> ProgressArtifact:
+    """The progress bar of a run."""
+
+    def read() -> tuple[float, str]:
+        report = read_report(database, run_id)
         done = report.documents - report.counts[DocumentStatus.PENDING]
         percent = 100.0 * done / report.documents if report.documents else 100.0
-        update_progress_artifact(
-            artifact_id=self._id,  # type: ignore[arg-type]  # set above
-            progress=percent,
-            description=_stages_line(report),
-        )
+        return percent, _stages_line(report)
+
+    return ProgressArtifact(f"run-{run_id}-progress", read)
 
 
 def publish_summary(
@@ -136,3 +168,100 @@ def _failure_rows(group: FailureGroup) -> list[dict[str, Any]]:
         }
         for number, line in enumerate(group.examples)
     ]
+
+
+def backfill_progress(dispatcher: Dispatcher, expected: int) -> ProgressArtifact:
+    """The progress bar of a backfill."""
+    backfill_id = dispatcher.backfill_id
+
+    def read() -> tuple[float, str]:
+        enqueued, left = dispatcher.read().enqueued, dispatcher.count_left()
+        done, whole = max(0, enqueued - left), max(expected, enqueued)
+        percent = 100.0 * done / whole if whole else 100.0
+        return percent, f"Backfill {backfill_id}: {done} of {whole} nodes done"
+
+    return ProgressArtifact(f"backfill-{backfill_id}-progress", read)
+
+
+def publish_estimate(estimate: Estimate) -> None:
+    """Leave behind what a dry run found."""
+    with best_effort("the estimate of the backfill"):
+        create_markdown_artifact(
+            key="backfill-estimate",
+            markdown=estimate_markdown(estimate),
+            description=f"Dry run: {estimate.selection}",
+        )
+
+
+def publish_end(figures: dict[str, Any]) -> None:
+    """Leave behind what became of it."""
+    with best_effort(f"the summary of backfill {figures['id']}"):
+        create_markdown_artifact(
+            key=f"backfill-{figures['id']}-summary",
+            markdown=_end_markdown(figures),
+            description=f"Backfill {figures['id']}",
+        )
+
+
+def estimate_markdown(estimate: Estimate) -> str:
+    """The estimate as Markdown."""
+    reasons = _rows(estimate.reasons)
+    stages = _rows(estimate.stages)
+    return f"""# Backfill of {estimate.selection}: dry run
+
+{estimate.nodes} of {estimate.matching} nodes, {estimate.extractions} extractions, \
+estimated cost {estimate.cost}. Nothing was changed.
+
+| reason | nodes |
+|---|---|
+{reasons}
+
+| begins with | nodes |
+|---|---|
+{stages}
+"""
+
+
+def _rows(counts: Any) -> str:
+    return "\n".join(f"| {name} | {count} |" for name, count in counts.items())
+
+
+def _end_markdown(figures: dict[str, Any]) -> str:
+    return f"""# Backfill {figures["id"]}: {figures["status"]}
+
+- {figures["enqueued"]} nodes were put to work, {figures["failed"]} failed
+- reasons: {", ".join(figures["reasons"])}
+- vectors: {figures["vectors"] or "as they were"}
+
+Next: `penstock status` · `penstock jobs list --status failed`
+"""
+
+
+def publish_figures(done: Maintained) -> None:
+    """Leave behind what a person wants to know about it."""
+    with best_effort("the figures of maintenance"):
+        create_markdown_artifact(
+            key="maintenance", markdown=figures_markdown(done), description="Maintenance"
+        )
+
+
+def figures_markdown(done: Maintained) -> str:
+    """The figures as Markdown."""
+    title = "# What maintenance would delete" if done.dry_run else "# Maintenance"
+    lines = [title, "", "| part | objects | size | seconds | |", "|---|---:|---:|---:|---|"]
+    lines += [row for part in done.parts for row in _maintenance_rows(part)]
+    lines += [f"\n**{failure}**" for failure in done.failures]
+    return "\n".join(lines)
+
+
+def _maintenance_rows(part: MaintenanceStep) -> Iterator[str]:
+    note = f"**failed:** {_cell(part.error)}" if part.error is not None else _cell(part.note)
+    if not part.figures:
+        yield f"| {part.name} | | | {part.seconds:.1f} | {note} |"
+    for figure in part.figures:
+        size = "" if figure.bytes is None else in_short(figure.bytes)
+        yield f"| {figure.what} | {figure.count:,} | {size} | {part.seconds:.1f} | {note} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

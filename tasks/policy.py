@@ -1,15 +1,33 @@
-"""When a task is tried again, and when its earlier result is taken instead."""
+"""When a task is retried, and when a cached result is used instead."""
 
 import hashlib
+import time
+from datetime import timedelta
 from typing import Any
 
 from prefect import Task
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.context import TaskRunContext
+from prefect.settings import PREFECT_LOCAL_STORAGE_PATH
 
 from penstock import __version__
 from penstock.errors import ServiceError, StoreError
-from tasks.results import PREFIX
+
+# Long enough to serve a run that is taken up again; the store keeps extractions for ever.
+KEPT = timedelta(days=1)
+PREFIX = "penstock-"
+
+
+def forget_old_results() -> int:
+    """Delete our results that no task run would use any more; how many."""
+    oldest = time.time() - KEPT.total_seconds()
+    removed = 0
+    for path in PREFECT_LOCAL_STORAGE_PATH.value().glob(f"{PREFIX}*"):
+        if path.is_file() and path.stat().st_mtime < oldest:
+            path.unlink(missing_ok=True)
+            removed += 1
+    return removed
+
 
 RETRIES = 2
 RETRY_DELAY_SECONDS = [1.0, 5.0]

@@ -5,21 +5,23 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
+from starlette.datastructures import Headers
 
-from entrypoints.api.bodies import BodyGuard
+from entrypoints.api.bodies import Admit, BodyGuard
 from entrypoints.api.document import complete_document
+from entrypoints.api.loopback import refuse_strangers
 from entrypoints.api.problems import add_problem_handlers, documented
 from entrypoints.api.ratelimit import TenantRates
 from entrypoints.api.routers import admin, health, jobs, nodes, runs, search, upload
 from entrypoints.api.tokens import TokenReader
 from penstock import __version__
-from penstock.bootstrap import open_app
-from penstock.intake.gathering import Gathering
+from penstock.app import open_app
+from penstock.intake.intake import GroupCommit
 from penstock.settings import Settings, load_settings
 
 DESCRIPTION = """Nodes in, structured and searchable records out. Errors are problem documents
 (RFC 9457). Tokens are JWTs with the claims `tenant` and `scopes` (kg:read, kg:write,
-admin:refresh)."""
+admin:refresh, admin:metrics)."""
 # What any route may answer: wrong use, no token, not allowed, not readable, too often, not now.
 _ANYWHERE = (400, 401, 403, 422, 429, 503)
 
@@ -35,7 +37,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             # requests build it at once.
             intake = opened.intake
             app.state.penstock = opened
-            with Gathering(intake) as app.state.gathering:
+            with GroupCommit(intake) as app.state.gathering:
                 yield
 
     app = FastAPI(title="Penstock", version=__version__, description=DESCRIPTION, lifespan=lifespan)
@@ -48,7 +50,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     complete_document(app)
     app.add_middleware(
         BodyGuard,
-        tokens=app.state.tokens,
+        admit=_admission(app.state.tokens, chosen),
         json_bytes=chosen.api_max_json_bytes,
         upload_bytes=chosen.api_max_request_bytes,
     )
@@ -60,3 +62,15 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             allow_headers=["*"],
         )
     return app
+
+
+def _admission(tokens: TokenReader | None, settings: Settings) -> Admit:
+    """The check that `get_principal` makes as well, here before a body is read."""
+
+    def admit(method: str, headers: Headers) -> None:
+        if tokens is not None:
+            tokens.read(headers.get("authorization"))
+        else:
+            refuse_strangers(method, headers, settings.api_cors_origins)
+
+    return admit

@@ -1,22 +1,27 @@
-"""Requests of strangers, and those too large, are refused before they are read."""
+"""Refuses requests of strangers, and those that are too large, before reading them."""
 
+from collections.abc import Callable
+
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from entrypoints.api.problems import Problem, problem_response
-from entrypoints.api.tokens import TokenReader
+
+Admit = Callable[[str, Headers], object]
+"""Takes a method and headers, and raises Problem unless their sender may send a body."""
 
 _WITH_BODY = ("POST", "PUT", "PATCH")
 
 
 class BodyGuard:
-    """Reads no body of whoever shows no token, and of nobody more than the cap; uploads may be
-    larger than JSON. What turns out to be too large on the way is refused there."""
+    """Reads no body that `admit` refuses, and none beyond the limit, which is higher for uploads.
+    A body whose length is not declared is counted while it is read."""
 
     def __init__(
-        self, app: ASGIApp, *, tokens: TokenReader | None, json_bytes: int, upload_bytes: int
+        self, app: ASGIApp, *, admit: Admit | None, json_bytes: int, upload_bytes: int
     ) -> None:
         self._app = app
-        self._tokens = tokens
+        self._admit = admit
         self._json_bytes = json_bytes
         self._upload_bytes = upload_bytes
 
@@ -26,17 +31,17 @@ class BodyGuard:
             return
         limit = self._upload_bytes if scope["path"].endswith("/upload") else self._json_bytes
         try:
-            self._check(scope["method"], dict(scope["headers"]), limit)
+            self._check(scope["method"], Headers(scope=scope), limit)
         except Problem as problem:
             refusal = problem_response(problem.status_code, problem.detail, headers=problem.headers)
             await refusal(scope, receive, send)
             return
         await self._app(scope, _counted(receive, limit), send)
 
-    def _check(self, method: str, headers: dict[bytes, bytes], limit: int) -> None:
-        if self._tokens is not None and method in _WITH_BODY:
-            self._tokens.read(headers.get(b"authorization", b"").decode("latin-1"))
-        declared = headers.get(b"content-length", b"")
+    def _check(self, method: str, headers: Headers, limit: int) -> None:
+        if self._admit is not None and method in _WITH_BODY:
+            self._admit(method, headers)
+        declared = headers.get("content-length", "")
         if declared.isdigit() and int(declared) > limit:
             raise Problem(413, _refusal(limit))
 

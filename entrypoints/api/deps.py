@@ -1,11 +1,11 @@
-"""What endpoints are given: the parts of the application, and who asks."""
+"""Dependencies of the endpoints: the application, and the caller."""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query, Request
 
-from entrypoints.api.loopback import refuse_strange_names
+from entrypoints.api.loopback import refuse_strangers
 from entrypoints.api.problems import Problem
 from entrypoints.api.ratelimit import TenantRates
 from entrypoints.api.tokens import (
@@ -15,9 +15,10 @@ from entrypoints.api.tokens import (
     TokenReader,
     is_tenant_name,
 )
-from penstock.bootstrap import App
+from penstock.app import App
 from penstock.errors import UsageError
-from penstock.intake.gathering import Gathering
+from penstock.intake.intake import GroupCommit
+from penstock.settings import Settings
 
 # All of these are coroutines although none waits: a plain function would cost each request a
 # thread for nothing.
@@ -28,39 +29,40 @@ async def get_app(request: Request) -> App:
     return app
 
 
-async def get_gathering(request: Request) -> Gathering:
-    gathering: Gathering = request.app.state.gathering
+async def get_gathering(request: Request) -> GroupCommit:
+    gathering: GroupCommit = request.app.state.gathering
     return gathering
 
 
 async def get_principal(
     request: Request, authorization: Annotated[str | None, Header(include_in_schema=False)] = None
 ) -> Principal:
-    """Who asks, counted against what their tenant may ask in a minute."""
+    """The caller, counted against the request rate of their tenant."""
     reader: TokenReader | None = request.app.state.tokens
     if reader is None:
-        refuse_strange_names(request)
-        tenant = request.app.state.penstock.settings.tenant
-        return Principal(tenant, frozenset(Scope), bound=False)
+        settings: Settings = request.app.state.penstock.settings
+        refuse_strangers(request.method, request.headers, settings.api_cors_origins)
+        return Principal(settings.tenant, frozenset(Scope), bound=False)
     principal = reader.read(authorization)
     rates: TenantRates = request.app.state.rates
     wait_seconds = rates.take(principal.tenant_id)
     if wait_seconds:
         raise Problem(
             429,
-            f"tenant {principal.tenant_id} asks more often than it may; "
+            f"tenant {principal.tenant_id} has exceeded its request rate; "
             f"try again in {wait_seconds} s",
             headers={"Retry-After": str(wait_seconds)},
         )
     return principal
 
 
-def require(scope: Scope) -> Callable[..., Awaitable[Principal]]:
-    """Whoever asks must have this scope."""
+def require(*scopes: Scope) -> Callable[..., Awaitable[Principal]]:
+    """Require one of these scopes."""
 
     async def check(principal: Annotated[Principal, Depends(get_principal)]) -> Principal:
-        if scope not in principal.scopes:
-            raise Problem(403, f"the token lacks the scope {scope}: ask for one that has it")
+        if principal.scopes.isdisjoint(scopes):
+            named = " or ".join(scopes)
+            raise Problem(403, f"the token lacks the scope {named}: ask for one that has it")
         return principal
 
     return check
@@ -93,7 +95,7 @@ def read_tenant(scope: Scope) -> Any:
 
 
 AppDep = Annotated[App, Depends(get_app)]
-GatheringDep = Annotated[Gathering, Depends(get_gathering)]
+GatheringDep = Annotated[GroupCommit, Depends(get_gathering)]
 Reader = Annotated[Principal, Depends(require(Scope.READ))]
 Writer = Annotated[Principal, Depends(require(Scope.WRITE))]
 Admin = Annotated[Principal, Depends(require(Scope.ADMIN))]

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what the routes say of themselves, and what holds for all of them."""
+"""The OpenAPI document, with what holds for all routes."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ _BEARER = {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
 
 
 def complete_document(app: FastAPI) -> None:
-    """Have the document tell of problem documents, and of tokens where they are asked for."""
+    """Add problem documents to the OpenAPI document, and tokens where they are required."""
     described = app.openapi
 
     def openapi() -> dict[str, Any]:

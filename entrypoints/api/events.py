@@ -9,8 +9,9 @@ from typing import Any
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from penstock.bootstrap import App
-from penstock.events.log import LogLine, read_log
+from entrypoints.api.hidden_paths import without_paths
+from penstock.app import App
+from penstock.events import LogLine, read_log
 from penstock.runs.lifecycle import read_run
 
 LOOK_SECONDS = 0.5
@@ -52,7 +53,7 @@ async def stream_log(
         lines, active = await run_in_threadpool(_read, app, run_id, after, stages, level)
         for line in lines:
             after = line.seq
-            yield log_event(line)
+            yield log_event(app, line)
         if lines:
             quiet_seconds = 0.0
             continue
@@ -76,8 +77,8 @@ def _read(
         return read_log(tx, run_id, after=after, stages=stages, level=level, limit=PAGE), active
 
 
-def log_event(line: LogLine) -> str:
-    data: dict[str, Any] = line.as_json()
+def log_event(app: App, line: LogLine) -> str:
+    data: dict[str, Any] = without_paths(app.settings, line.as_json())
     return f"id: {line.seq}\nevent: log\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
 
 

@@ -6,42 +6,48 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from penstock.bootstrap import App
-from penstock.dispatch.keys import Queue
+from penstock.app import App
 from penstock.documents import Stage
-from penstock.operations import figures
+from penstock.operations import status
+from penstock.redis.keys import Queue
 from penstock.store.database import Tx
 
 
-def render_metrics(app: App) -> tuple[str, str]:
-    """All figures at this moment, and their media type."""
+def render_metrics(app: App, tenant_id: str | None) -> tuple[str, str]:
+    """The figures at this moment, of one tenant or of all, and their media type."""
     with app.database.read() as tx:
         registry = CollectorRegistry()
-        registry.register(_Collector(tx))
+        registry.register(_Collector(tx, tenant_id))
         return generate_latest(registry).decode(), CONTENT_TYPE_PLAIN_0_0_4
 
 
 class _Collector:
     """Asks the store when it is scraped: the figures are those of all processes."""
 
-    def __init__(self, tx: Tx) -> None:
+    def __init__(self, tx: Tx, tenant_id: str | None) -> None:
         self._tx = tx
+        self._tenant_id = tenant_id
 
     def collect(self) -> Iterator[Metric]:
         yield from self._queues()
         yield from self._models()
+        active = status.active_runs(self._tx, self._tenant_id)
+        yield GaugeMetricFamily("penstock_active_runs", "Runs that have not ended", value=active)
+        if self._tenant_id is None:
+            yield from self._service()
+
+    def _service(self) -> Iterator[Metric]:
+        """What is counted for all tenants together, and never goes down."""
         errors = CounterMetricFamily(
             "penstock_failed_attempts", "Failed attempts by class", labels=["error_class"]
         )
-        for name, count in figures.failed_attempts(self._tx).items():
+        for name, count in status.failed_attempts(self._tx).items():
             errors.add_metric([name], count)
         yield errors
-        completed = figures.completed_items(self._tx)
+        completed = status.completed_items(self._tx)
         yield CounterMetricFamily("penstock_items_completed", "Items completed", value=completed)
-        workers = figures.live_workers(self._tx)
+        workers = status.live_workers(self._tx)
         yield GaugeMetricFamily("penstock_workers", "Workers that are alive", value=workers)
-        active = figures.active_runs(self._tx)
-        yield GaugeMetricFamily("penstock_active_runs", "Runs that have not ended", value=active)
 
     def _queues(self) -> Iterator[Metric]:
         depth = _gauge("queue_depth", "Jobs that wait")
@@ -53,7 +59,7 @@ class _Collector:
         latency = _gauge("stage_latency_seconds", "How long the newest jobs took", "quantile")
         for stage in Stage:
             name = str(Queue.of(stage))
-            found = figures.stage_figures(self._tx, stage)
+            found = status.stage_figures(self._tx, stage, self._tenant_id)
             depth.add_metric([name], found.waiting)
             retry.add_metric([name], found.retrying)
             processing.add_metric([name], found.processing)
@@ -71,12 +77,12 @@ class _Collector:
             "penstock_model_tokens", "Tokens of calls", labels=["model", "outcome", "kind"]
         )
         cost = CounterMetricFamily("penstock_model_cost_usd", "Cost of calls", labels=labels)
-        for row in figures.model_figures(self._tx):
+        for row in status.model_figures(self._tx, self._tenant_id):
             calls.add_metric([row.model, row.outcome], row.calls)
             tokens.add_metric([row.model, row.outcome, "prompt"], row.prompt_tokens)
             tokens.add_metric([row.model, row.outcome, "completion"], row.completion_tokens)
             cost.add_metric([row.model, row.outcome], float(row.cost_usd))
-        rate = figures.fallback_rate(self._tx)
+        rate = status.fallback_rate(self._tx, self._tenant_id)
         described = "Share of the newest extractions that the fallback model answered"
         yield from (calls, tokens, cost)
         yield GaugeMetricFamily("penstock_fallback_rate", described, value=rate)

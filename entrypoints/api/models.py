@@ -13,12 +13,12 @@ from pydantic import (
     model_validator,
 )
 
-from penstock.crawl.payload import check_reference
-from penstock.crawl.url import parse_url
+from penstock.crawl.fetch import check_reference
+from penstock.crawl.urls import parse_url
 from penstock.documents import Stage
-from penstock.intake.request import NewNode
-from penstock.operations.bulk import MOST_JOBS
-from penstock.work.items import ItemStatus
+from penstock.intake.nodes import NewNode
+from penstock.operations.jobs import MOST_JOBS
+from penstock.queue.items import ItemStatus
 
 MOST_CLASSES = 50
 # Far deeper than what people nest, and far from what a parser cannot follow any more.

@@ -1,15 +1,19 @@
 """The one place where the API touches Prefect: it starts a deployed flow for a recorded run."""
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from entrypoints.local.prefect_server import REFUSED_STATUSES, describe_refusal
 from penstock.errors import ServiceError
-from penstock.runs.vocabulary import Run
+from penstock.runs.run import Run
+from penstock.settings import mask_url
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
 
+log = logging.getLogger(__name__)
 DEPLOYMENT = "ingest/ingest"
 
 
@@ -35,9 +39,12 @@ def start_ingest(run: Run) -> str:
             "start a worker with `prefect worker start --pool penstock`"
         ) from None
     except (PrefectException, httpx.HTTPError, OSError) as error:
+        log.warning("Prefect cannot be asked to start a run: %s", mask_url(str(error)))
+        if _status(error) in REFUSED_STATUSES:
+            raise ServiceError(describe_refusal()) from error
         raise ServiceError(
-            f"Prefect cannot be asked to start a run ({type(error).__name__}: {error}): set "
-            "PREFECT_API_URL to a server that has the deployments, or use `penstock ingest`"
+            f"Prefect cannot be asked to start a run ({_kind(error)}): set PREFECT_API_URL to a "
+            "server that has the deployments, or use `penstock ingest`"
         ) from error
 
 
@@ -54,6 +61,19 @@ def flow_run_address(flow_run_id: str | None) -> str | None:
     # Without a user and a password, which may stand in the address of the API.
     shown = pages._replace(netloc=pages.netloc.rpartition("@")[2], query="", fragment="")
     return f"{shown.geturl().rstrip('/')}/runs/flow-run/{flow_run_id}"
+
+
+def _kind(error: Exception) -> str:
+    """What went wrong, for tenants: the text of the error repeats the address of Prefect's API,
+    in which there may be credentials."""
+    status = _status(error)
+    return type(error).__name__ if status is None else f"it answers with status {status}"
+
+
+def _status(error: Exception) -> int | None:
+    import httpx
+
+    return error.response.status_code if isinstance(error, httpx.HTTPStatusError) else None
 
 
 def _start(client: "SyncPrefectClient", run: Run) -> str:

@@ -27,7 +27,8 @@ from penstock.errors import (
     StoreUnavailable,
     UsageError,
 )
-from penstock.intake.idempotency import KeyReused
+from penstock.intake.nodes import KeyReused
+from penstock.settings import Settings, hide_paths
 
 log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
@@ -47,8 +48,8 @@ _STATUS: tuple[tuple[type[PenstockError], int], ...] = (
     (DocumentFault, 503),
 )
 RETRY_SECONDS = 5
-_BUG = "the server failed at this; its log says why"
-# What the framework says, and what it means to whoever reads it.
+_BUG = "internal error; the server's log has the details"
+# What the framework says, in terms of this API.
 _MEANINGS = {
     "Not Found": "there is nothing at this path; /docs describes the API",
     "Method Not Allowed": "this path does not take this method; /docs describes the API",
@@ -58,7 +59,7 @@ _MEANINGS = {
 
 
 class Problem(HTTPException):
-    """An answer that is an error, with more to say than a sentence."""
+    """An error answer with a status, headers and further fields."""
 
     def __init__(
         self,
@@ -111,13 +112,13 @@ def add_problem_handlers(app: FastAPI) -> None:
 
 
 async def _answer(request: Request, error: Exception) -> JSONResponse:
-    told = as_problem(request, error)
-    return problem_response(told.status, told.detail, headers=told.headers, **told.extra)
+    answer = as_problem(request, error)
+    return problem_response(answer.status, answer.detail, headers=answer.headers, **answer.extra)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a caller is told of an error."""
+class Answer:
+    """The answer to a request that failed."""
 
     status: int
     detail: str
@@ -125,42 +126,50 @@ class Told:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-def as_problem(request: Request, error: Exception) -> Told:
-    """Any error, as its caller should hear of it."""
+def as_problem(request: Request, error: Exception) -> Answer:
+    """The answer to any error."""
     if isinstance(error, PenstockError):
         return _of_penstock(request, error)
     if isinstance(error, Problem):
-        return Told(error.status_code, str(error.detail), error.headers or {}, error.extra)
+        return Answer(error.status_code, str(error.detail), error.headers or {}, error.extra)
     if isinstance(error, HTTPException):
         detail = _MEANINGS.get(str(error.detail), str(error.detail))
-        return Told(error.status_code, detail, error.headers or {})
+        return Answer(error.status_code, detail, error.headers or {})
     if isinstance(error, RequestValidationError):
         wrong = list_faults(error.errors())
-        return Told(422, f"{wrong[0]['where']}: {wrong[0]['what']}", extra={"errors": wrong})
+        return Answer(422, f"{wrong[0]['where']}: {wrong[0]['what']}", extra={"errors": wrong})
     return _of_bug(request, error)
 
 
-def _of_penstock(request: Request, error: PenstockError) -> Told:
+def _of_penstock(request: Request, error: PenstockError) -> Answer:
     status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
     if status == 500:
         return _of_bug(request, error)
     if status in (429, 503):
         seconds = getattr(error, "retry_after_seconds", None) or RETRY_SECONDS
-        return _busy(status, str(error), seconds)
+        detail = describe_outage(request, str(error)) if status == 503 else str(error)
+        return _busy(status, detail, seconds)
     extra = {"active_run_id": error.active_run_id} if isinstance(error, RunRefused) else {}
-    return Told(status, str(error), extra=extra)
+    return Answer(status, str(error), extra=extra)
 
 
-def _busy(status: int, detail: str, seconds: float) -> Told:
+def describe_outage(request: Request, problem: str) -> str:
+    """What is wrong with the service, without where its files lie: that goes to the log."""
+    log.warning("%s %s cannot be answered now: %s", request.method, request.url.path, problem)
+    settings: Settings = request.app.state.penstock.settings
+    return hide_paths(problem, settings.folders)
+
+
+def _busy(status: int, detail: str, seconds: float) -> Answer:
     wait = max(1, math.ceil(seconds))
-    told = f"{detail.rstrip('.')}; try again in {wait} s"
-    return Told(status, told, {"Retry-After": str(wait)})
+    answer = f"{detail.rstrip('.')}; try again in {wait} s"
+    return Answer(status, answer, {"Retry-After": str(wait)})
 
 
 def busy_response(status: int, detail: str, seconds: float, **extra: Any) -> JSONResponse:
-    """Not now; when to come back."""
-    told = _busy(status, detail, seconds)
-    return problem_response(status, told.detail, headers=told.headers, **extra)
+    """An answer with a Retry-After header."""
+    answer = _busy(status, detail, seconds)
+    return problem_response(status, answer.detail, headers=answer.headers, **extra)
 
 
 def list_faults(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
@@ -174,10 +183,9 @@ def list_faults(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     ]
 
 
-def _of_bug(request: Request, error: Exception) -> Told:
+def _of_bug(request: Request, error: Exception) -> Answer:
     if isinstance(error, ClientDisconnect):
-        # Nobody is left to be told.
-        return Told(400, "the client went away before it had its answer")
+        return Answer(400, "the client disconnected before the answer")
     # What went wrong may hold what others sent; it goes to the log, not to the caller.
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return Told(500, _BUG)
+    return Answer(500, _BUG)

@@ -1,4 +1,4 @@
-"""Who asks: a bearer token names a tenant and what it may do there."""
+"""Authentication: a bearer token names a tenant and its scopes."""
 
 import re
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from penstock.errors import ConfigurationError
 from penstock.settings import Settings
 
 LONGEST_TENANT = 200
+_LAST_SECOND = 253402300799  # of the year 9999, after which there are no dates
 # Postgres stores no NUL, and UTF-8 carries no half of a surrogate pair.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
@@ -21,11 +22,13 @@ class Scope(StrEnum):
     READ = "kg:read"
     WRITE = "kg:write"
     ADMIN = "admin:refresh"
+    METRICS = "admin:metrics"
+    """The figures of all tenants: for operators of the service."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who asks. Without tokens it is whoever sits at this machine, and may name any tenant."""
+    """The caller. Without tokens, a user of this machine, who may name any tenant."""
 
     tenant_id: str
     scopes: frozenset[str]
@@ -56,17 +59,17 @@ class TokenReader:
         claims = self._decode(token.strip())
         tenant = claims.get("tenant") or claims.get("tenant_id")
         if not isinstance(tenant, str) or not is_tenant_name(tenant):
-            raise _unauthorized("the token names no tenant that could be one: claim `tenant`")
+            raise _unauthorized("the token has no valid tenant: set the claim `tenant`")
         return Principal(tenant, _scopes(claims), bound=True, until=float(claims["exp"]))
 
     def _decode(self, token: str) -> dict[str, Any]:
         try:
-            # Whoever wrote the token may have put anything there.
+            # The header is not verified yet and may hold anything.
             algorithm = str(jwt.get_unverified_header(token).get("alg"))
             # Each algorithm has its own key: a public key must never be taken for a secret.
             key = self._keys.get(algorithm)
             if key is None:
-                raise _unauthorized(f"tokens are signed with {' or '.join(self._keys)} here")
+                raise _unauthorized(f"the token must be signed with {' or '.join(self._keys)}")
             claims: dict[str, Any] = jwt.decode(
                 token,
                 key,
@@ -75,8 +78,13 @@ class TokenReader:
                 issuer=self._issuer,
                 options={"require": ["exp"], "verify_aud": self._audience is not None},
             )
+            _check_times(claims)
         except jwt.PyJWTError as error:
             raise _unauthorized(f"the token is not valid: {error}") from None
+        except (OverflowError, ValueError, TypeError):
+            raise _unauthorized(
+                "the token is not valid: exp, nbf and iat are seconds since 1970"
+            ) from None
         return claims
 
 
@@ -91,7 +99,7 @@ def _read_keys(settings: Settings) -> dict[str, str]:
 
 
 def _read_public_key(path: Path) -> str:
-    """Read and tried now: with a key that is none, every caller would be told its token is bad."""
+    """Checked at the start: with an invalid key, every token would be refused."""
     try:
         key = path.read_text()
         jwt.get_algorithm_by_name("RS256").prepare_key(key)
@@ -104,6 +112,13 @@ def _read_public_key(path: Path) -> str:
             f"PENSTOCK_API_JWT_PUBLIC_KEY={path} holds no RSA key: name a file in PEM format"
         ) from error
     return key
+
+
+def _check_times(claims: dict[str, Any]) -> None:
+    """A signed token may hold any number."""
+    for name in ("exp", "nbf", "iat"):
+        if not 0 <= float(claims.get(name, 0)) <= _LAST_SECOND:
+            raise ValueError(f"{name} is no time")
 
 
 def _scopes(claims: dict[str, Any]) -> frozenset[str]:

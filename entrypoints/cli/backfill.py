@@ -5,19 +5,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from entrypoints.cli.job_choice import LARGEST_ID
+from entrypoints.cli.interrupts import Interruption
 from entrypoints.cli.output import (
+    LARGEST_ID,
     Json,
     Tenant,
     console,
-    explain_crash,
     print_error,
     print_json,
     print_table,
 )
-from penstock.backfill.selection import LONGEST_DAYS, Reason
-from penstock.bootstrap import open_app
+from penstock.app import open_app
+from penstock.backfill.selection import LONGEST_DAYS, choose_nodes
 from penstock.errors import PenstockError, UsageError
+from penstock.runs.up_to_date import Reason
 from penstock.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -25,11 +26,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     invoke_without_command=True,
-    help="Bring old documents up to date, after everything that is fresh; list or abort backfills.",
+    help="Bring old documents up to date, behind all new work; list or abort backfills.",
 )
-AllTenants = Annotated[
-    bool, typer.Option("--all-tenants", help="Of every tenant, not of one alone.")
-]
+_INTERRUPTED = "interrupted; the same command goes on where it stopped, and workers with what waits"
+AllTenants = Annotated[bool, typer.Option("--all-tenants", help="All tenants instead of one.")]
 
 
 @app.callback()
@@ -47,12 +47,14 @@ def backfill(
     source: Annotated[str | None, typer.Option(help="Only documents of this source.")] = None,
     stale_days: Annotated[
         float | None,
-        typer.Option(min=0, max=LONGEST_DAYS, help="Done longer ago than this: stale."),
+        typer.Option(
+            min=0, max=LONGEST_DAYS, help="Documents processed longer ago than this are stale."
+        ),
     ] = None,
     limit: Annotated[
         int | None,
         typer.Option(
-            min=1, max=LARGEST_ID, help="At most so many documents; the next call does the next."
+            min=1, max=LARGEST_ID, help="At most this many documents; run again for the next ones."
         ),
     ] = None,
     dry_run: Annotated[
@@ -60,9 +62,9 @@ def backfill(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Extract and embed again what is outdated, was never done, failed, or has no vector.
+    """Reprocess documents that are outdated, unextracted, failed, or have no vector.
 
-    What was interrupted is gone on with by the same command.
+    The same command resumes an interrupted backfill.
     """
     if context.invoked_subcommand is not None:
         return
@@ -89,7 +91,7 @@ def list_(
     json: Json = False,
 ) -> None:
     """List backfills, newest first."""
-    from penstock.backfill.record import list_backfills
+    from penstock.backfill.backfill import list_backfills
 
     settings = load_settings()
     whose = _whose(settings, tenant, all_tenants)
@@ -111,8 +113,8 @@ def abort(
     all_tenants: AllTenants = False,
     json: Json = False,
 ) -> None:
-    """End a backfill now. What waits is cancelled; what is being worked on is let be."""
-    from penstock.backfill.record import abort_backfill
+    """Abort a backfill. Waiting jobs are cancelled; running jobs finish."""
+    from penstock.backfill.backfill import abort_backfill
 
     settings = load_settings()
     whose = _whose(settings, tenant, all_tenants)
@@ -137,7 +139,7 @@ def _cell(value: Any) -> Any:
 
 
 def _print_estimate(settings: Settings, wanted: dict[str, Any], json: bool) -> None:
-    from penstock.bootstrap.backfills import choose_nodes, estimate
+    from penstock.backfill.estimate import estimate
 
     with open_app(settings) as opened:
         found = estimate(opened, choose_nodes(opened, **wanted))
@@ -158,17 +160,36 @@ def _summary(found: "Estimate") -> str:
 
 
 def _run(settings: Settings, wanted: dict[str, Any], json: bool) -> None:
-    from entrypoints.cli.backfill_progress import shown_backfill
-    from entrypoints.cli.local_prefect import connect_prefect
-    from penstock.bootstrap.backfills import choose_nodes
+    from entrypoints.cli.local_servers import connect_prefect
+    from entrypoints.cli.progress import shown_backfill
+    from penstock.backfill.backfill import interrupt_backfills, leave_backfills
 
     began = time.monotonic()
+
+    def leave(_: int) -> None:
+        leave_backfills()
+        _print_interrupted(json)
+
     with open_app(settings) as opened:
         # Before a server is started for it: whatever is wrong with the selection.
         selection = choose_nodes(opened, **wanted)
-        connect_prefect(settings)
-        with shown_backfill(opened.database, selection):
-            figures = _run_flow(settings, wanted)
+        figures: dict[str, Any] | None = None
+        failure: Exception | None = None
+        with Interruption(interrupt_backfills, leave) as interruption:
+            try:
+                connect_prefect(settings)
+                with shown_backfill(opened.database, selection):
+                    figures = _run_flow(settings, wanted)
+            except KeyboardInterrupt:
+                pass
+            except Exception as error:
+                failure = error
+    if interruption.exit_code is not None:
+        _print_interrupted(json)
+        raise typer.Exit(interruption.exit_code)
+    if failure is not None:
+        raise failure
+    assert figures is not None, "an interrupt has a signal"
     if json:
         print_json(figures)
         return
@@ -181,21 +202,26 @@ def _run(settings: Settings, wanted: dict[str, Any], json: bool) -> None:
         console.print(f"vectors: {figures['vectors']}", highlight=False)
 
 
+def _print_interrupted(json: bool) -> None:
+    if json:
+        print_json({"error": _INTERRUPTED})
+    else:
+        print_error(_INTERRUPTED)
+
+
 def _run_flow(settings: Settings, wanted: dict[str, Any]) -> dict[str, Any]:
-    from entrypoints.cli.local_prefect import watched_by_a_person
+    from entrypoints.cli.local_servers import explain_crash, explain_refusal, without_heartbeats
     from flows.backfill import backfill as backfill_flow
 
     given = {name: value for name, value in wanted.items() if value is not None}
     try:
-        with watched_by_a_person():
+        with without_heartbeats():
             figures: dict[str, Any] = backfill_flow(**given)
-    except KeyboardInterrupt:
-        print_error(
-            "interrupted; the same command goes on where it stopped, and workers with what waits"
-        )
-        raise typer.Exit(1) from None
     except PenstockError:
         raise
     except Exception as error:
-        raise PenstockError(explain_crash(settings.home, "the backfill", error)) from error
+        refusal = explain_refusal(settings, error)
+        raise PenstockError(
+            refusal or explain_crash(settings.home, "the backfill", error)
+        ) from error
     return figures

@@ -1,6 +1,7 @@
 """`penstock demo`: the whole way, on a small corpus that comes with the package."""
 
 import os
+import shlex
 import time
 from pathlib import Path
 from typing import Any
@@ -8,13 +9,14 @@ from typing import Any
 import typer
 from rich.text import Text
 
+from entrypoints.cli.documents import Mode, find, print_hits
 from entrypoints.cli.ingest import IngestResult, run_ingest
 from entrypoints.cli.output import Json, console, print_error, print_json, print_table
-from entrypoints.cli.search import Mode, find, print_hits
-from penstock.bootstrap import open_app
+from penstock.app import open_app
 from penstock.documents import Stage
+from penstock.home import make_private_folder
 from penstock.runs.report import DocumentLine, RunReport, list_documents
-from penstock.runs.vocabulary import DocumentStatus
+from penstock.runs.run import DocumentStatus
 from penstock.search.nodes import list_nodes
 from penstock.search.query import Filters
 from penstock.settings import Settings, load_settings
@@ -32,7 +34,7 @@ def demo(json: Json = False) -> None:
     os.environ["PENSTOCK_ALLOW_PRIVATE_ADDRESSES"] = "true"
     os.environ["PENSTOCK_CRAWL_DELAY_SECONDS"] = "0"
     if not json:
-        _say("A careers site (served on this machine) and a folder of résumés become records.")
+        _say("Ingesting a careers site (served on this machine) and a folder of résumés.")
     results = _ingest_both(settings)
     if json:
         print_json(_as_json(settings, results))
@@ -55,9 +57,12 @@ def _ingest_both(settings: Settings) -> dict[str, IngestResult]:
     from entrypoints.demo.site import DemoSite
 
     port_file = settings.home / "demo" / "site-port"
-    port_file.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(port_file.parent)
     with DemoSite(CORPUS / "site", port_file) as site:
         postings = run_ingest(settings, site.url, settings.tenant, profile="job_posting")
+    if postings.interrupted:
+        print_error(postings.problem or "interrupted")
+        raise typer.Exit(postings.exit_code(strict=False))
     folder = str(CORPUS / "resumes")
     resumes = run_ingest(settings, folder, settings.tenant, profile="resume")
     return {"careers site": postings, "résumés": resumes}
@@ -100,33 +105,36 @@ def _print_figures(reports: list[RunReport], seconds: float) -> None:
     fallbacks = sum(report.spending.fallbacks for report in reports)
     rate = fallbacks / extracted if extracted else 0.0
     if not extracted and not embedded:
-        _say("Nothing changed since the last time: no extraction, no embedding.")
+        _say("Nothing has changed since the last run: nothing was extracted or embedded.")
     _say(
         f"{extracted} extracted ({reused} more reused), {embedded} embedded, "
         f"in {seconds:.1f} s altogether"
     )
     _say(
         f"{calls} model calls, fallback rate {rate:.0%}, cost ${cost:.4f}"
-        + (" (the offline rules answer, no model is asked)" if calls == 0 else "")
+        + (" (extracted by offline rules, without a model)" if calls == 0 else "")
     )
 
 
 def _print_searches(settings: Settings) -> None:
     with open_app(settings) as app:
         for query, mode in SEARCHES:
-            console.print(f"\n[bold]penstock search[/] {query!r} --mode {mode}", highlight=False)
+            heading = f"\n[bold]penstock search[/] {query!r} --mode {mode}"
+            console.print(heading, highlight=False, markup=True)
             print_hits(find(app, query, Filters(settings.tenant), mode, 3))
 
 
 def _print_next(settings: Settings) -> None:
-    from entrypoints.cli.local_prefect import prefect_server
+    from entrypoints.cli.local_servers import prefect_server
 
-    address = prefect_server(settings).find()
-    console.print("\n[bold]Where to look next[/]")
+    server = prefect_server(settings)
+    address = server.find()
+    console.print("\n[bold]Where to look next[/]", markup=True)
     if address is not None:
         _say(f"  {address.ui_url}  the Prefect UI: flow runs, artifacts, logs")
+        _say(f"  cat {shlex.quote(str(server.auth_path))}   its password")
     _say("  penstock status, penstock runs, penstock nodes, penstock show NODE_ID")
-    _say("  penstock serve           the same on pages, at http://127.0.0.1:8000/ui")
+    _say("  penstock serve           the dashboard, at http://127.0.0.1:8000/ui")
     _say("  penstock ingest FOLDER   your own documents")
     _say("  from flows.ingest import ingest   the same from Python")
     _say("  README.md and docs/      what it does, how it works, how to run it for real")

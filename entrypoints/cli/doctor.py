@@ -1,18 +1,28 @@
-"""`penstock doctor`: what is wrong, and what to do about it."""
+"""`penstock doctor` and `penstock config`: what is wrong, and the settings in effect."""
 
 import os
+import urllib.error
 import urllib.request
+from base64 import b64encode
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
-from entrypoints.cli.output import Json, console, print_json
-from penstock.diagnosis import Finding, diagnose
-from penstock.settings import Settings, load_settings, mask_url
+from entrypoints.cli.output import Json, console, errors, print_json, print_table
+from penstock.doctor import Finding, diagnose
+from penstock.settings import (
+    Settings,
+    effective_values,
+    load_settings,
+    mask_url,
+    masked,
+    retired_model_warnings,
+)
 
 ANSWER_SECONDS = 5.0
-_SIGNS = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "failed": "[red]✗[/]"}
+_SIGNS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
 
 
 def doctor(
@@ -46,11 +56,13 @@ def _migrate(settings: Settings) -> None:
 
 
 def _check_prefect(settings: Settings) -> Finding:
-    from entrypoints.cli.local_prefect import prefect_server
+    from entrypoints.cli.local_servers import prefect_server, sign_in
 
     named = os.environ.get("PREFECT_API_URL")
     if named:
-        return _ask(named)
+        sign_in(settings, named)
+        # It writes the address of our own server as credentials may be sent to it.
+        return _ask(os.environ["PREFECT_API_URL"])
     address = prefect_server(settings).find()
     if address is None:
         return Finding("Prefect API", "ok", "not running; a local server starts when it is needed")
@@ -60,18 +72,49 @@ def _check_prefect(settings: Settings) -> Finding:
 def _ask(api_url: str) -> Finding:
     try:
         with urllib.request.urlopen(f"{api_url}/health", timeout=ANSWER_SECONDS):
-            return Finding("Prefect API", "ok", mask_url(api_url))
+            return _check_credentials(api_url)
     except (OSError, ValueError) as error:
-        advice = "start it, mend PREFECT_API_URL, or unset it to have a local server started"
+        advice = "start it, correct PREFECT_API_URL, or unset it to use a local server"
         return Finding("Prefect API", "failed", f"{mask_url(api_url)}: {error}", advice)
 
 
-def _print(findings: list[Finding]) -> None:
-    from rich.markup import escape
+def _check_credentials(api_url: str) -> Finding:
+    """/health answers without credentials; this asks whether ours are accepted."""
+    request = urllib.request.Request(f"{api_url}/admin/version", headers=_credentials())
+    try:
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS):
+            pass
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code in (401, 403):
+            advice = "set PREFECT_API_AUTH_STRING (for Prefect Cloud PREFECT_API_KEY)"
+            return Finding("Prefect API", "failed", f"{mask_url(api_url)}: {error}", advice)
+    return Finding("Prefect API", "ok", mask_url(api_url))
 
+
+def _credentials() -> dict[str, str]:
+    auth_string = os.environ.get("PREFECT_API_AUTH_STRING")
+    if auth_string:
+        return {"Authorization": f"Basic {b64encode(auth_string.encode()).decode()}"}
+    key = os.environ.get("PREFECT_API_KEY")
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def _print(findings: list[Finding]) -> None:
     for finding in findings:
-        console.print(
-            f"{_SIGNS[finding.verdict]} {finding.what}: {escape(finding.detail)}", highlight=False
-        )
+        line = Text.assemble(_SIGNS[finding.verdict], f" {finding.what}: {finding.detail}")
+        console.print(line, highlight=False)
         if finding.advice:
-            console.print(f"  → {escape(finding.advice)}", highlight=False)
+            console.print(f"  → {finding.advice}", highlight=False)
+
+
+def config(json: Json = False) -> None:
+    """Print the settings in effect, with secrets masked."""
+    settings = load_settings()
+    if json:
+        print_json(masked(settings))
+        return
+    rows: list[tuple[str, Any, str]] = effective_values(settings)
+    print_table(("setting", "value", "what it does"), rows)
+    for warning in retired_model_warnings(settings):
+        errors.print(f"[yellow]warning:[/] {warning}", highlight=False, markup=True)

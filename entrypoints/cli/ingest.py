@@ -1,25 +1,21 @@
 """`penstock ingest`: one source, from its listing to searchable records."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from entrypoints.cli.output import (
-    Json,
-    Tenant,
-    console,
-    explain_crash,
-    print_error,
-    print_json,
-)
-from entrypoints.cli.runs import print_failures
-from penstock.bootstrap import App, open_app
+from entrypoints.cli.interrupts import Interruption
+from entrypoints.cli.output import Json, Tenant, console, print_error, print_json
+from entrypoints.cli.runs import print_end, print_failures
+from penstock.app import App, open_app
 from penstock.errors import PenstockError, RunRefused, UsageError
-from penstock.runs.lifecycle import read_run
+from penstock.runs.execute import open_source_run
+from penstock.runs.lifecycle import pause_unheld, read_run
 from penstock.runs.report import RunReport, group_failures, report_run
-from penstock.runs.vocabulary import DocumentStatus, Run, RunStatus
+from penstock.runs.run import DocumentStatus, Run, RunStatus
 from penstock.settings import Settings, load_settings
 
 
@@ -53,30 +49,69 @@ def ingest(
     """Crawl, extract, embed and index sources. Unchanged documents are skipped."""
     settings = load_settings()
     tenant_id = tenant or settings.tenant
-    wanted = {"profile": profile, "force": force, "documents": force_document or []}
-    ends = [
-        _ingest_one(settings, source, tenant_id, wanted, strict, json)
-        for source in _named(settings, sources or [], every, tenant_id)
-    ]
-    if json:
-        found = [end.shown for end in ends]
-        print_json(found if every or len(ends) > 1 else found[0])
-    raise typer.Exit(max(end.code for end in ends))
+    chosen = _choose_sources(settings, sources or [], every, tenant_id)
+    results = _Results(settings, strict, json, in_list=every or len(chosen) > 1)
+    for source in chosen:
+        try:
+            result = run_ingest(
+                settings,
+                source,
+                tenant_id,
+                profile=profile,
+                force=force,
+                documents=force_document or [],
+                on_interrupt=results.add_last,
+            )
+        except PenstockError as error:
+            results.add_refusal(error)
+            continue
+        results.add(result)
+        if result.interrupted:
+            break
+    results.print_json()
+    raise typer.Exit(max(results.codes))
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
-    """How one of several sources ended: one that fails leaves the others alone."""
+@dataclass(slots=True)
+class _Results:
+    """The results of one or several sources, printed as they come or, as JSON, together."""
 
-    code: int
-    shown: dict[str, Any]
+    settings: Settings
+    strict: bool
+    json: bool
+    in_list: bool
+    codes: list[int] = field(default_factory=list)
+    _shown: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, result: "IngestResult") -> None:
+        if not self.json:
+            print_result(self.settings, result)
+        self.codes.append(result.exit_code(self.strict))
+        self._shown.append(result.as_json())
+
+    def add_refusal(self, error: PenstockError) -> None:
+        if not self.json:
+            print_error(str(error))
+        self.codes.append(2 if isinstance(error, UsageError) else 1)
+        self._shown.append(_not_run(error))
+
+    def print_json(self) -> None:
+        if self.json:
+            print_json(self._shown if self.in_list else self._shown[0])
+
+    def add_last(self, result: "IngestResult") -> None:
+        """For the only result, or a command that ends before its flow has."""
+        self.add(result)
+        self.print_json()
 
 
-def _named(settings: Settings, sources: list[str], every: bool, tenant_id: str) -> list[str]:
+def _choose_sources(
+    settings: Settings, sources: list[str], every: bool, tenant_id: str
+) -> list[str]:
     from penstock.sources.catalogue import list_sources
 
     if every == bool(sources):
-        raise UsageError("name one or more sources to ingest, or --all of them")
+        raise UsageError("name one or more sources to ingest, or use --all")
     if sources:
         return sources
     with open_app(settings) as app, app.database.read() as tx:
@@ -86,29 +121,15 @@ def _named(settings: Settings, sources: list[str], every: bool, tenant_id: str) 
     return found
 
 
-def _ingest_one(
-    settings: Settings, source: str, tenant_id: str, wanted: Any, strict: bool, quiet: bool
-) -> _End:
-    try:
-        result = run_ingest(settings, source, tenant_id, **wanted)
-    except PenstockError as error:
-        if not quiet:
-            print_error(str(error))
-        return _End(2 if isinstance(error, UsageError) else 1, _not_run(error))
-    if not quiet:
-        print_result(settings, result)
-    return _End(result.exit_code(strict), result.as_json())
-
-
 def resume(
-    run_id: Annotated[int, typer.Argument(help="The run to take up.")],
+    run_id: Annotated[int, typer.Argument(help="The run to resume.")],
     tenant: Tenant = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 1 if any document failed.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Go on with a run that was paused or interrupted, where it stopped."""
+    """Resume a paused or interrupted run where it stopped."""
     settings = load_settings()
     with open_app(settings) as app, app.database.read() as tx:
         run = read_run(tx, run_id, tenant or settings.tenant)
@@ -117,21 +138,24 @@ def resume(
             f"run {run_id} is {run.status}: there is nothing to resume; "
             f"`penstock ingest {run.location}` starts a new one"
         )
+    results = _Results(settings, strict, json, in_list=False)
     with open_app(settings) as app:
-        result = _drive(settings, app, run)
-    if json:
-        print_json(result.as_json())
-    else:
-        print_result(settings, result)
-    raise typer.Exit(result.exit_code(strict))
+        results.add_last(_run_to_end(settings, app, run, results.add_last))
+    raise typer.Exit(max(results.codes))
 
 
 @dataclass(frozen=True, slots=True)
 class IngestResult:
-    """What became of a run, and what its flow died of if it did not end by itself."""
+    """The report of a run, and the error of its flow if that failed."""
 
     report: RunReport
     failure: str | None = None
+    interrupted_code: int | None = None
+    """The exit code of a command that was interrupted."""
+
+    @property
+    def interrupted(self) -> bool:
+        return self.interrupted_code is not None
 
     @property
     def problem(self) -> str | None:
@@ -143,9 +167,14 @@ class IngestResult:
         return self.report.as_json() | {"error": self.problem}
 
     def exit_code(self, strict: bool) -> int:
+        if self.interrupted_code is not None:
+            return self.interrupted_code
         if self.report.run.status is not RunStatus.FINISHED:
             return 1
         return 1 if strict and self.report.counts[DocumentStatus.ERROR] else 0
+
+
+OnInterrupt = Callable[[IngestResult], None]
 
 
 def run_ingest(
@@ -156,76 +185,94 @@ def run_ingest(
     profile: str | None = None,
     force: bool = False,
     documents: Sequence[str] = (),
+    on_interrupt: OnInterrupt | None = None,
 ) -> IngestResult:
-    """Record a run, have the flow do it, and report what became of it."""
+    """Record a run, run its flow, and return the result.
+
+    `on_interrupt` is called instead if this process has to end before the flow has.
+    """
     with open_app(settings) as app:
-        run = app.open_run(source, tenant, profile=profile, force=force, documents=documents)
-        return _drive(settings, app, run)
+        run = open_source_run(
+            app.sources, source, tenant, profile=profile, force=force, documents=documents
+        )
+        return _run_to_end(settings, app, run, on_interrupt or partial(print_result, settings))
 
 
-def _drive(settings: Settings, app: App, run: Run) -> IngestResult:
-    """Have the flow do a recorded run."""
-    from entrypoints.cli.local_prefect import connect_prefect
-    from entrypoints.cli.progress import shown_progress
+def _run_to_end(settings: Settings, app: App, run: Run, on_interrupt: OnInterrupt) -> IngestResult:
+    """Run the flow of a recorded run, and handle interrupts and errors."""
+    from penstock.runs.execute import interrupt_runs, leave_runs
 
     failure: str | None = None
-    try:
-        connect_prefect(settings)
-        with shown_progress(app.database, run.id, f"run {run.id}"):
-            _run_flow(run)
-    except KeyboardInterrupt:
-        failure = "interrupted"
-    except Exception as error:
-        # The run tells of its end in the database; what only we know is told here.
-        failure = _explain(settings, run.id, error)
-    _abort_if_never_taken(app, run.id, failure)
+
+    def leave(exit_code: int) -> None:
+        leave_runs()
+        pause_unheld(app.database, run.id)
+        on_interrupt(_result(app, run.id, "interrupted", exit_code))
+
+    with Interruption(interrupt_runs, leave) as interruption:
+        try:
+            _run_flow_shown(settings, app, run)
+        except KeyboardInterrupt:
+            failure = "interrupted"
+        except Exception as error:
+            # The end of the run is in the database; this error is known only here.
+            failure = _explain(settings, run.id, error)
+    if interruption.number is not None:
+        pause_unheld(app.database, run.id)
+    else:
+        _abort_unstarted(app, run.id, failure)
+    return _result(app, run.id, failure, interruption.exit_code)
+
+
+def _result(
+    app: App, run_id: int, failure: str | None, interrupted_code: int | None
+) -> IngestResult:
     with app.database.read() as tx:
-        return IngestResult(report_run(tx, run.id), failure)
+        return IngestResult(report_run(tx, run_id), failure, interrupted_code)
+
+
+def _run_flow_shown(settings: Settings, app: App, run: Run) -> None:
+    from entrypoints.cli.local_servers import connect_prefect
+    from entrypoints.cli.progress import shown_run
+
+    connect_prefect(settings)
+    with shown_run(app.database, run.id):
+        _run_flow(run)
 
 
 def print_result(settings: Settings, result: IngestResult) -> None:
-    """What a person wants to know about a run that ended."""
+    """Print the outcome of a run, its failures, and why it did not finish."""
     report = result.report
-    counts = {str(status): count for status, count in report.counts.items() if count}
-    summary = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no documents"
-    console.print(
-        f"run {report.run.id} {report.run.status}: {summary} in {report.seconds:.1f} s",
-        highlight=False,
-    )
-    _print_failures(settings, report)
-    if result.problem:
-        print_error(result.problem)
+    print_end(report, result.problem)
+    if report.counts[DocumentStatus.ERROR]:
+        with open_app(settings) as app, app.database.read() as tx:
+            print_failures(group_failures(tx, report.run.id))
+        console.print(f"for all of them: penstock run {report.run.id}", highlight=False)
 
 
 def _run_flow(run: Run) -> None:
-    from entrypoints.cli.local_prefect import watched_by_a_person
+    from entrypoints.cli.local_servers import without_heartbeats
     from flows.ingest import ingest as ingest_flow
 
-    with watched_by_a_person():
+    with without_heartbeats():
         ingest_flow(source=run.location, tenant=run.tenant_id, run_id=run.id)
 
 
 def _explain(settings: Settings, run_id: int, error: Exception) -> str:
     if isinstance(error, PenstockError):
         return str(error)
-    return explain_crash(settings.home, f"run {run_id}", error)
+    from entrypoints.cli.local_servers import explain_crash, explain_refusal
+
+    return explain_refusal(settings, error) or explain_crash(settings.home, f"run {run_id}", error)
 
 
-def _abort_if_never_taken(app: App, run_id: int, failure: str | None) -> None:
+def _abort_unstarted(app: App, run_id: int, failure: str | None) -> None:
     from penstock.runs.lifecycle import abort_run
 
     with app.database.read() as tx:
         run = read_run(tx, run_id)
     if run.status is RunStatus.PENDING:
         abort_run(app.database, app.queue, run_id, reason=failure or "it was not started")
-
-
-def _print_failures(settings: Settings, report: RunReport) -> None:
-    if not report.counts[DocumentStatus.ERROR]:
-        return
-    with open_app(settings) as app, app.database.read() as tx:
-        print_failures(group_failures(tx, report.run.id))
-    console.print(f"all of them: penstock run {report.run.id}", highlight=False)
 
 
 def _not_run(error: PenstockError) -> dict[str, Any]:

@@ -1,32 +1,100 @@
 """`penstock jobs`: the work items behind the queues, one by one or many at once."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from entrypoints.cli.job_choice import (
+from entrypoints.cli.output import (
     LARGEST_ID,
-    All,
-    JobId,
-    JobIds,
-    Most,
-    OfClass,
-    OfNode,
-    OfRun,
-    OfStage,
-    OfStatus,
-    build_filter,
-    check_choice,
-    do_in_pages,
+    Json,
+    Tenant,
+    console,
+    print_json,
+    print_pairs,
+    print_table,
 )
-from entrypoints.cli.output import Json, Tenant, console, print_json, print_pairs, print_table
-from penstock.bootstrap import open_app
+from penstock.app import App, open_app
+from penstock.documents import Stage
+from penstock.errors import ErrorClass, NotFound, UsageError
+from penstock.operations.jobs import (
+    Bulk,
+    JobFilter,
+    cancel_jobs,
+    count_jobs,
+    delete_job,
+    list_jobs,
+    retry_jobs,
+    show_job,
+)
+from penstock.operations.status import count_processing, stuck_jobs
+from penstock.queue.items import ItemStatus
+from penstock.search.nodes import valid_node_id
 from penstock.settings import load_settings
-from penstock.work.items import ItemStatus
 
-if TYPE_CHECKING:
-    from penstock.operations.bulk import Bulk
+JobId = Annotated[int, typer.Argument(min=1, max=LARGEST_ID, help="From `penstock jobs list`.")]
+JobIds = Annotated[
+    list[int] | None, typer.Argument(min=1, max=LARGEST_ID, help="From `penstock jobs list`.")
+]
+OfStage = Annotated[Stage | None, typer.Option("--stage", help="Only this stage.")]
+OfStatus = Annotated[ItemStatus | None, typer.Option("--status", help="Only this status.")]
+OfRun = Annotated[
+    int | None, typer.Option("--run", min=1, max=LARGEST_ID, help="Only jobs of this run.")
+]
+OfNode = Annotated[str | None, typer.Option("--node", help="Only jobs of this node.")]
+OfClass = Annotated[
+    ErrorClass | None,
+    typer.Option("--error-class", help="Only jobs whose last error is of this class."),
+]
+All = Annotated[bool, typer.Option("--all", help="All jobs that match the filters.")]
+Most = Annotated[
+    int | None,
+    typer.Option(
+        "--limit", min=1, max=2000, help="With --all: only the newest, at most this many."
+    ),
+]
+
+
+def build_filter(
+    tenant_id: str,
+    stage: Stage | None,
+    status: ItemStatus | None,
+    run: int | None,
+    node: str | None,
+    error_class: ErrorClass | None,
+) -> "JobFilter":
+    try:
+        node_id = None if node is None else valid_node_id(node)
+    except NotFound as error:
+        raise UsageError(f"--node: {error}") from None
+    return JobFilter(tenant_id, (stage,) if stage else (), status, node_id, run, error_class)
+
+
+def check_choice(command: str, ids: list[int] | None, everything: bool) -> None:
+    if bool(ids) == everything:
+        raise UsageError(
+            f"name jobs (penstock jobs {command} 7 8), or else choose them by filters and --all "
+            f"(penstock jobs {command} --stage extract --all)"
+        )
+
+
+def do_in_pages(
+    do: Callable[..., "Bulk"],
+    opened: App,
+    wanted: "JobFilter",
+    ids: list[int] | None,
+    limit: int | None,
+) -> "Bulk":
+    """Those that are named, or all that a filter finds, so many in one transaction."""
+    if ids or limit is not None:
+        chosen = {"ids": ids} if ids else {"limit": limit}
+        return do(opened.database, opened.queue, wanted, **chosen)
+    done = do(opened.database, opened.queue, wanted)
+    while done.next_before is not None:
+        done += do(opened.database, opened.queue, replace(wanted, before=done.next_before))
+    return done
+
 
 app = typer.Typer(
     no_args_is_help=True, help="List, show, retry, cancel and delete jobs; find stuck ones."
@@ -40,7 +108,7 @@ Inactive = Annotated[
         min=0,
         max=LONGEST_SECONDS,
         metavar="SECONDS",
-        help="Only jobs whose worker was not heard of for so long.",
+        help="Only jobs whose worker sent no heartbeat for this long.",
     ),
 ]
 Running = Annotated[
@@ -50,7 +118,7 @@ Running = Annotated[
         min=0,
         max=LONGEST_SECONDS,
         metavar="SECONDS",
-        help="Only jobs that have been under way for so long.",
+        help="Only jobs that have run for this long.",
     ),
 ]
 
@@ -71,8 +139,6 @@ def list_(
     json: Json = False,
 ) -> None:
     """List jobs of all stages, newest first."""
-    from penstock.operations.jobs import list_jobs
-
     settings = load_settings()
     wanted = build_filter(tenant or settings.tenant, stage, status, run, node, error_class)
     with open_app(settings) as opened, opened.database.read() as tx:
@@ -81,7 +147,7 @@ def list_(
         print_json(found)
         return
     if not found:
-        console.print("there are no such jobs", highlight=False)
+        console.print("no matching jobs", highlight=False)
         return
     columns = ("id", "stage", "status", "attempts", "run_id", "node_id", "error_class")
     rows = [[*[job[name] for name in columns], _first_line(job["error_message"])] for job in found]
@@ -93,8 +159,6 @@ def list_(
 @app.command()
 def show(job_id: JobId, tenant: Tenant = None, json: Json = False) -> None:
     """Show one job, with the history of its failed attempts."""
-    from penstock.operations.jobs import show_job
-
     settings = load_settings()
     with open_app(settings) as opened, opened.database.read() as tx:
         job = show_job(tx, tenant or settings.tenant, job_id)
@@ -120,16 +184,14 @@ def retry(
     tenant: Tenant = None,
     json: Json = False,
 ) -> None:
-    """Start jobs over that are processing or failed, with full budgets. A worker that is at one
-    can no longer write. Filters that name no status find what failed."""
-    from penstock.operations.bulk import retry_jobs
-
+    """Restart jobs that are processing or failed, with full retry budgets. A worker that holds one
+    can no longer write. Without --status, filters select failed jobs."""
     settings = load_settings()
     wanted = build_filter(tenant or settings.tenant, stage, status, run, node, error_class)
     check_choice("retry", ids, everything)
     with open_app(settings) as opened:
         done = do_in_pages(retry_jobs, opened, wanted, ids, limit)
-    _tell("retried", done, named=bool(ids), json=json)
+    _print_result("retried", done, named=bool(ids), json=json)
 
 
 @app.command()
@@ -145,23 +207,19 @@ def cancel(
     tenant: Tenant = None,
     json: Json = False,
 ) -> None:
-    """Cancel jobs that have not ended. Their documents are errors of their run, if they are in
-    one. Filters that name no status find what has not ended."""
-    from penstock.operations.bulk import cancel_jobs
-
+    """Cancel jobs that have not ended. In a run, their documents count as errors. Without --status,
+    filters select all jobs that have not ended."""
     settings = load_settings()
     wanted = build_filter(tenant or settings.tenant, stage, status, run, node, error_class)
     check_choice("cancel", ids, everything)
     with open_app(settings) as opened:
         done = do_in_pages(cancel_jobs, opened, wanted, ids, limit)
-    _tell("cancelled", done, named=bool(ids), json=json)
+    _print_result("cancelled", done, named=bool(ids), json=json)
 
 
 @app.command()
 def delete(job_id: JobId, tenant: Tenant = None, json: Json = False) -> None:
-    """Forget a job that has ended, with its history. Its document stays as it is."""
-    from penstock.operations.jobs import delete_job
-
+    """Delete an ended job and its history. Its document stays."""
     settings = load_settings()
     with open_app(settings) as opened, opened.database.write() as tx:
         delete_job(tx, tenant or settings.tenant, job_id)
@@ -183,9 +241,7 @@ def stuck(
     tenant: Tenant = None,
     json: Json = False,
 ) -> None:
-    """Show jobs that workers are at, the oldest first: who holds them, and for how long."""
-    from penstock.operations.stuck import count_processing, stuck_jobs
-
+    """Show jobs in processing, oldest first, with their workers and how long they have run."""
     settings = load_settings()
     chosen = None if all_tenants else tenant or settings.tenant
     with open_app(settings) as opened, opened.database.read() as tx:
@@ -209,8 +265,6 @@ def stuck(
 @app.command()
 def stats(tenant: Tenant = None, json: Json = False) -> None:
     """Count jobs by stage and status."""
-    from penstock.operations.jobs import count_jobs
-
     settings = load_settings()
     with open_app(settings) as opened, opened.database.read() as tx:
         counted = count_jobs(tx, tenant or settings.tenant)
@@ -221,7 +275,7 @@ def stats(tenant: Tenant = None, json: Json = False) -> None:
     print_table(("stage", *ItemStatus), rows)
 
 
-def _tell(verb: str, done: "Bulk", *, named: bool, json: bool) -> None:
+def _print_result(verb: str, done: "Bulk", *, named: bool, json: bool) -> None:
     if json:
         print_json(done.as_json(verb))
     else:
@@ -230,7 +284,7 @@ def _tell(verb: str, done: "Bulk", *, named: bool, json: bool) -> None:
         )
         if done.refused:
             print_table(("job", "why not"), done.refused.items())
-    # What a filter finds may change meanwhile; whoever names a job means that very one.
+    # What a filter finds may change meanwhile; a job that is named must not be refused.
     raise typer.Exit(1 if named and done.refused else 0)
 
 
@@ -245,7 +299,7 @@ def _print_stuck(found: list[dict[str, Any]], processing: int) -> None:
             job["owner"],
             f"{job['running_seconds']:.0f}",
             f"{job['inactive_seconds']:.0f}",
-            "has run out" if job["expired"] else job["lease_expires_at"][:19],
+            "expired" if job["expired"] else job["lease_expires_at"][:19],
             job["rescues"],
             job["attempts"],
         )
@@ -259,7 +313,7 @@ def _print_stuck(found: list[dict[str, Any]], processing: int) -> None:
 def _all_clear(processing: int) -> str:
     if not processing:
         return "all clear: no job is processing"
-    return f"all clear: {processing} in processing, none of them for so long"
+    return f"all clear: {processing} in processing, none for that long"
 
 
 def _first_line(message: str | None) -> str | None:

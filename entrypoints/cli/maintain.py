@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from entrypoints.cli.output import Json, console, print_error, print_json, print_table
-from penstock.bootstrap import open_app
-from penstock.maintenance.outcome import Maintained, Part, in_short
+from penstock.app import open_app
+from penstock.maintenance.retention import Maintained, MaintenanceStep, in_short
 
 
 def maintain(
@@ -16,12 +16,12 @@ def maintain(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Forget old logs and jobs, delete raw bytes that nobody needs, and tidy the database.
+    """Delete old logs, old jobs and unused raw bytes, and compact the database.
 
     How long things are kept: the settings PENSTOCK_KEEP_…_DAYS of `penstock config`.
     """
     with open_app() as app:
-        done = app.maintain(dry_run=dry_run)
+        done = app.maintenance.run(dry_run=dry_run)
     if json:
         print_json(done.as_json())
     else:
@@ -38,7 +38,7 @@ def _print(done: Maintained) -> None:
         console.print("this was a dry run: nothing was deleted", highlight=False)
 
 
-def _rows(part: Part) -> Iterator[list[Any]]:
+def _rows(part: MaintenanceStep) -> Iterator[list[Any]]:
     note = "failed" if part.error is not None else part.note
     seconds = f"{part.seconds:.1f}"
     if not part.figures:

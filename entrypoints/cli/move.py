@@ -9,14 +9,14 @@ import typer
 from pydantic import SecretStr
 from sqlalchemy.exc import ArgumentError
 
-from entrypoints.cli.joining import installation_home
-from entrypoints.cli.move_progress import shown_move
+from entrypoints.cli.local_servers import installation_home
 from entrypoints.cli.output import Json, console, print_json, print_pairs
+from entrypoints.cli.progress import shown_move
 from penstock.errors import UsageError
-from penstock.search.nearest import ensure_index
+from penstock.search.vectors import ensure_index
 from penstock.settings import Settings, load_settings, mask_url
 from penstock.store.database import Database
-from penstock.store.moving import move_database
+from penstock.store.move import move_database
 
 
 def move(
@@ -34,8 +34,8 @@ def move(
     source, target = Database(_source_url(settings)), Database(_target_url(settings, to))
     began = time.monotonic()
     try:
-        with shown_move() as tell:
-            moved = move_database(source, target, ensure_index, tell)
+        with shown_move() as report:
+            moved = move_database(source, target, ensure_index, report)
     finally:
         source.close()
         target.close()
@@ -82,10 +82,10 @@ def _next_step(settings: Settings, target_url: str, to: str) -> str:
     running = installation_home(settings).find()
     if running is not None and dict(running.environment).get("PENSTOCK_DSN") == target_url:
         # Its port may be another one the next time.
-        return "nothing has to be set: commands of this home use the Postgres of `penstock up`"
-    told = mask_url(to)
-    password = ", with the password instead of the stars" if told != to else ""
-    return f"set PENSTOCK_DSN={told} for every program, or in .env{password}"
+        return "no setting needed: commands of this home use the Postgres of `penstock up`"
+    shown = mask_url(to)
+    password = ", with the real password instead of the stars" if shown != to else ""
+    return f"set PENSTOCK_DSN={shown} for every program, or in .env{password}"
 
 
 def _print(found: dict[str, Any]) -> None:
@@ -93,7 +93,7 @@ def _print(found: dict[str, Any]) -> None:
     lines = (
         f"all {found['rows']} rows are in {found['to']}, counted in both, "
         f"after {found['seconds']:.1f} s",
-        f"The old one, {found['from']}, is as it was.",
+        f"The old one, {found['from']}, is unchanged.",
         "",
         f"Next: {found['next']}",
     )

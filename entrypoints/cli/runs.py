@@ -1,20 +1,28 @@
-"""`penstock runs` and `penstock run`."""
+"""`penstock runs`, `penstock run` and `penstock logs`."""
 
+import time
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from entrypoints.cli.output import (
+    ON_SCREEN,
     Json,
     Tenant,
+    as_json,
     console,
+    print_cut,
     print_error,
     print_json,
     print_pairs,
     print_table,
 )
-from penstock.bootstrap import App, open_app
+from entrypoints.cli.progress import watch_run
+from penstock.app import App, open_app
 from penstock.errors import UsageError
+from penstock.events import LogLine, read_log
 from penstock.runs.lifecycle import abort_run, read_run
 from penstock.runs.report import (
     FailureGroup,
@@ -24,8 +32,9 @@ from penstock.runs.report import (
     list_reports,
     report_run,
 )
-from penstock.runs.vocabulary import RunStatus
+from penstock.runs.run import RunStatus
 from penstock.settings import load_settings
+from penstock.terminal import as_text
 
 app = typer.Typer(invoke_without_command=True, help="List runs, newest first; abort or watch one.")
 
@@ -52,11 +61,11 @@ def runs(
 
 @app.command()
 def abort(
-    run_id: Annotated[int, typer.Argument(help="The run to end.")],
+    run_id: Annotated[int, typer.Argument(help="The run to abort.")],
     tenant: Tenant = None,
     json: Json = False,
 ) -> None:
-    """End a run now. What it had not done is taken up by the source's next run."""
+    """Abort a run. The source's next run processes what is left."""
     settings = load_settings()
     with open_app(settings) as opened:
         with opened.database.read() as tx:
@@ -78,20 +87,18 @@ def watch(
     tenant: Tenant = None,
     json: Json = False,
 ) -> None:
-    """Watch a run until it ends, wherever it is being worked on."""
-    from entrypoints.cli.progress import watch_progress
-
+    """Watch a run until it ends, whichever process works on it."""
     settings = load_settings()
     with open_app(settings) as opened:
         chosen = _to_watch(opened, run_id, tenant or settings.tenant)
-        watch_progress(opened.database, chosen, f"run {chosen}")
+        watch_run(opened.database, chosen)
         with opened.database.read() as tx:
             report = report_run(tx, chosen)
             failures = group_failures(tx, chosen)
     if json:
         print_json(report.as_json())
     else:
-        _print_end(report)
+        print_end(report, report.run.error)
         print_failures(failures)
     raise typer.Exit(0 if report.run.status is RunStatus.FINISHED else 1)
 
@@ -110,7 +117,11 @@ def _to_watch(opened: App, run_id: int | None, tenant_id: str) -> int:
 def run(
     run_id: Annotated[int, typer.Argument(help="The run to show.")],
     limit: Annotated[
-        int | None, typer.Option(min=0, help="How many documents; failures come first.")
+        int | None,
+        typer.Option(
+            min=0,
+            help="How many documents, failures first; default: 100 on the screen, all with --json.",
+        ),
     ] = None,
     tenant: Tenant = None,
     json: Json = False,
@@ -119,7 +130,8 @@ def run(
     settings = load_settings()
     with open_app(settings) as opened, opened.database.read() as tx:
         report = report_run(tx, run_id, tenant or settings.tenant)
-        documents = list_documents(tx, run_id, limit)
+        most = ON_SCREEN if limit is None and not json else limit
+        documents = list_documents(tx, run_id, most)
         failures = group_failures(tx, run_id)
     if json:
         lines = [line.as_json() for line in documents]
@@ -130,6 +142,8 @@ def run(
     print_failures(failures)
     rows = [(line.external_id, line.status, line.change, line.reason) for line in documents]
     print_table(("document", "status", "change", "why"), rows)
+    if limit is None and report.documents > len(rows):
+        print_cut(len(rows), f"penstock run {run_id} --limit {report.documents}")
 
 
 def _print_report(report: RunReport) -> None:
@@ -151,15 +165,22 @@ def _source_row(source: dict[str, Any]) -> list[Any]:
     return [source["name"], source["kind"], listed, source["documents"], source["done"]]
 
 
-def _print_end(report: RunReport) -> None:
-    counts = ", ".join(f"{count} {status}" for status, count in report.counts.items() if count)
+def print_end(report: RunReport, problem: str | None) -> None:
+    """How a run ended, after how long, its documents by outcome, and why it did not finish."""
     run = report.run
-    console.print(
-        f"run {run.id} {run.status}: {counts or 'no documents'} in {report.seconds:.1f} s",
-        highlight=False,
-    )
-    if run.error:
-        print_error(run.error)
+    ended = {
+        RunStatus.FINISHED: "finished in",
+        RunStatus.ERROR: "failed after",
+        RunStatus.ABORTED: "aborted after",
+    }.get(run.status, "paused after" if run.paused_reason else "stopped after")
+    counts = ", ".join(f"{count} {status}" for status, count in report.counts.items() if count)
+    line = f"Run {run.id} {ended} {report.seconds:.1f} s"
+    if problem and not counts:
+        print_error(f"{line}: {problem}")
+        return
+    console.print(f"{line}: {counts or 'no documents'}", highlight=False)
+    if problem:
+        print_error(problem)
 
 
 def print_failures(groups: list[FailureGroup]) -> None:
@@ -188,4 +209,72 @@ def _row(report: RunReport) -> list[object]:
         run.source_name,
         *[counts[name] for name in names],
         f"{report.seconds:.1f}",
+    ]
+
+
+FOLLOW_SECONDS = 0.5
+_STYLES = {"ING": "blue", "CRL": "cyan", "TXT": "green", "LLM": "magenta", "EMB": "yellow"}
+_LEVEL_STYLES = {"WARNING": "yellow", "ERROR": "bold red"}
+
+
+def logs(
+    run_id: Annotated[int, typer.Argument(help="The run.")],
+    stage: Annotated[
+        list[str] | None, typer.Option(help="Only this stage: ING, CRL, TXT, LLM, EMB.")
+    ] = None,
+    level: Annotated[str | None, typer.Option(help="Minimum level: INFO, WARNING, ERROR.")] = None,
+    after: Annotated[int, typer.Option(min=0, help="Only lines after this sequence number.")] = 0,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Follow the log until the run ends.")
+    ] = False,
+    tenant: Tenant = None,
+    json: Json = False,
+) -> None:
+    """Show the log of a run; with --json one object a line."""
+    settings = load_settings()
+    with open_app(settings) as app:
+        with app.database.read() as tx:
+            read_run(tx, run_id, tenant or settings.tenant)
+        for lines in _read_pages(app, run_id, after, stage or [], level, follow):
+            _print_lines(lines, json)
+
+
+def _print_lines(lines: "list[LogLine]", json: bool) -> None:
+    # Many together, and in a file without rich: that takes longer than reading the lines does.
+    if json:
+        typer.echo("\n".join(as_json(line.as_json()) for line in lines))
+    elif console.is_terminal:
+        shown = Text("\n").join(Text.assemble(*_parts(line)) for line in lines)
+        console.print(shown, highlight=False, soft_wrap=True)
+    else:
+        plain = ("".join(text for text, _ in _parts(line)) for line in lines)
+        typer.echo(as_text("\n".join(plain)))
+
+
+def _read_pages(
+    app: App, run_id: int, after: int, stages: list[str], level: str | None, follow: bool
+) -> "Iterator[list[LogLine]]":
+    while True:
+        with app.database.read() as tx:
+            # Asked first: what is written before the run's end is found by the read after it.
+            active = follow and read_run(tx, run_id).status.active
+        with app.database.read() as tx:
+            found = read_log(tx, run_id, after=after, stages=stages, level=level)
+        if found:
+            yield found
+            after = found[-1].seq
+        elif not active:
+            return
+        else:
+            time.sleep(FOLLOW_SECONDS)
+
+
+def _parts(line: "LogLine") -> list[tuple[str, str]]:
+    """What is shown of a line, each part with its style."""
+    about = f"{line.document}: " if line.document else ""
+    return [
+        (f"{line.at:%Y-%m-%d %H:%M:%S} ", "dim"),
+        (f"{line.stage} ", _STYLES.get(line.stage, "")),
+        (f"{line.level:<7} ", _LEVEL_STYLES.get(line.level, "dim")),
+        (f"{about}{line.message}", ""),
     ]

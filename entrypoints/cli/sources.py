@@ -1,22 +1,29 @@
 """`penstock source`: the sources that are kept by name."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from entrypoints.cli.output import Json, Tenant, console, print_json, print_table
-from penstock.bootstrap import App, open_app
+from penstock.app import App, open_app
 from penstock.errors import UsageError
+from penstock.llm.profiles import load_own_profiles, profile_named
 from penstock.settings import load_settings
+from penstock.sources.catalogue import (
+    Source,
+    SourceDefinition,
+    define,
+    list_sources,
+    put_source,
+    read_sources,
+    remove_source,
+    write_sources,
+)
+from penstock.sources.finder import PreviewedDocument, preview_listing
 
-if TYPE_CHECKING:
-    from penstock.sources.catalogue import Source
-    from penstock.sources.definition import SourceDefinition
-    from penstock.sources.dry_run import Prospect
-
-app = typer.Typer(no_args_is_help=True, help="Keep sources by name: add, list, remove, test.")
+app = typer.Typer(no_args_is_help=True, help="Manage named sources: add, list, remove, test.")
 SHOWN = 200
 
 
@@ -53,8 +60,6 @@ def add(
     json: Json = False,
 ) -> None:
     """Add a source, or change the one of that name."""
-    from penstock.sources.file import define, read_sources
-
     if file is not None:
         wanted = read_sources(file)
     elif name is None or location is None:
@@ -89,9 +94,6 @@ def list_(
     json: Json = False,
 ) -> None:
     """List the sources of a tenant."""
-    from penstock.sources.catalogue import list_sources
-    from penstock.sources.file import write_sources
-
     settings = load_settings()
     with open_app(settings) as opened, opened.database.read() as tx:
         found = list_sources(tx, tenant or settings.tenant)
@@ -108,31 +110,27 @@ def list_(
 
 @app.command()
 def remove(
-    name: Annotated[str, typer.Argument(help="The source to forget.")],
+    name: Annotated[str, typer.Argument(help="The source to remove.")],
     tenant: Tenant = None,
     json: Json = False,
 ) -> None:
-    """Forget a source. Its documents stay, and can be searched."""
-    from penstock.sources.catalogue import remove_source
-
+    """Remove a source. Its documents stay searchable."""
     settings = load_settings()
     with open_app(settings) as opened, opened.database.write() as tx:
         gone = remove_source(tx, tenant or settings.tenant, name)
     if json:
         print_json(gone.as_json())
     else:
-        console.print(f"{gone.name} is no longer a source; its documents stay", highlight=False)
+        console.print(f"{gone.name} removed; its documents stay", highlight=False)
 
 
 @app.command("test")
 def try_source(
-    name: Annotated[str, typer.Argument(help="A source's name, or where one would be.")],
+    name: Annotated[str, typer.Argument(help="The name of a source, or a location to try.")],
     tenant: Tenant = None,
     json: Json = False,
 ) -> None:
     """List what a run would crawl, and why; nothing is crawled or changed."""
-    from penstock.sources.dry_run import try_listing
-
     settings = load_settings()
     with open_app(settings) as opened:
         known = opened.sources.find(name, tenant or settings.tenant)
@@ -140,20 +138,16 @@ def try_source(
             listing = opened.sources.listing(None, name)
         else:
             listing = opened.sources.listing(known.kind, known.location, known.settings)
-        found = list(try_listing(listing, opened.fetcher))
+        found = list(preview_listing(listing, opened.fetcher))
     if json:
-        documents = [prospect.as_json() for prospect in found]
-        included = sum(prospect.decision.included for prospect in found)
+        documents = [document.as_json() for document in found]
+        included = sum(document.decision.included for document in found)
         print_json({"kind": listing.kind, "included": included, "documents": documents})
     else:
-        _print_prospects(name, listing.kind, found)
+        _print_preview(name, listing.kind, found)
 
 
 def _put_all(wanted: "list[SourceDefinition]", tenant: str | None) -> "list[Source]":
-    from penstock.llm.own_profiles import load_own_profiles
-    from penstock.llm.profiles import profile_named
-    from penstock.sources.catalogue import put_source
-
     settings = load_settings()
     with open_app(settings) as opened:
         load_own_profiles(settings.extraction.profiles)
@@ -190,7 +184,7 @@ def _settings(source: "Source") -> str:
     return ", ".join(f"{name}={value}" for name, value in shown.items())
 
 
-def _print_prospects(name: str, kind: str, found: "list[Prospect]") -> None:
+def _print_preview(name: str, kind: str, found: "list[PreviewedDocument]") -> None:
     rows = [
         (
             Text("yes", style="green") if one.decision.included else Text("no", style="yellow"),

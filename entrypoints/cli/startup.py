@@ -9,19 +9,24 @@ from dataclasses import dataclass
 
 from pydantic import SecretStr
 
-from penstock.bootstrap import open_app
+from entrypoints.local.installation import InstallationHome, PostgresPart, PrefectPart
+from entrypoints.local.postgres import find_programs
+from entrypoints.local.prefect_server import PrefectServer
+from entrypoints.local.processes import (
+    LOOPBACK,
+    answers_ok,
+    end_marked,
+    free_port,
+    is_taken,
+    last_lines,
+    mark_of,
+    marked_environment,
+)
+from entrypoints.local.supervisor import ProcessPart, Supervisor
+from entrypoints.local.valkey import ValkeyPart, valkey_command
+from penstock.app import open_app
+from penstock.doctor import check_readiness
 from penstock.errors import ServiceError
-from penstock.launcher.installation import Installation
-from penstock.launcher.installation_home import InstallationHome
-from penstock.launcher.marks import end_marked, mark_of, marked_environment
-from penstock.launcher.parts import PostgresPart, PrefectPart, ProcessPart
-from penstock.launcher.ports import LOOPBACK, answers_ok, free_port, is_taken
-from penstock.launcher.postgres_programs import find_programs
-from penstock.launcher.prefect_environment import client_environment
-from penstock.launcher.prefect_server import PrefectServer
-from penstock.launcher.processes import last_lines
-from penstock.launcher.valkey import ValkeyPart, valkey_command
-from penstock.readiness import check_readiness
 from penstock.settings import Settings, load_settings, mask_url
 
 POOL = "penstock"
@@ -29,16 +34,18 @@ PREFECT_PORT = 4200
 # Flow runs have this long to give back what they do.
 WORKER_GRACE_SECONDS = 30.0
 _HEALTH_SECONDS = 2.0
+# Credentials for a Prefect server that is not ours.
+_CREDENTIALS = ("PREFECT_API_AUTH_STRING", "PREFECT_API_KEY")
 
 Step = Callable[[str], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True)
 class Startup:
-    """Each part in its turn. What is found is put into this process's environment, from where
-    the parts that come later, and those started again, have it."""
+    """Starts the parts in order. Their addresses are put into this process's environment, which
+    later parts and restarted ones inherit."""
 
-    installation: Installation
+    installation: Supervisor
     home: InstallationHome
     settings: Settings
     step: Step
@@ -59,7 +66,7 @@ class Startup:
             self._start_api(port)
 
     def _refuse_missing_packages(self) -> None:
-        """Now, while nothing is there yet that somebody could take for data."""
+        """Checked first, before any folder is made."""
         if self.settings.dsn is None:
             find_programs()
         if self.settings.redis_url is None:
@@ -75,8 +82,8 @@ class Startup:
             self._use({"PENSTOCK_DSN": part.server.ensure_database("penstock")})
         if self.settings.sqlite_file.exists():
             self.installation.add_note(
-                f"what was ingested before is in {self.settings.sqlite_file}, which is not used "
-                f"now; PENSTOCK_DSN=sqlite:///{self.settings.sqlite_file} goes on with it"
+                f"documents ingested earlier are in {self.settings.sqlite_file}, which is not used "
+                f"now; set PENSTOCK_DSN=sqlite:///{self.settings.sqlite_file} to use it"
             )
         return part
 
@@ -85,7 +92,9 @@ class Startup:
             self._use_given("valkey", "REDIS_URL", self.settings.redis_url)
             return
         with self.step("valkey"):
-            part = ValkeyPart(self.home.valkey, self.home.logs, self.installation.id)
+            part = ValkeyPart(
+                self.home.valkey, self.home.logs, self.installation.id, self.home.valkey_password
+            )
             self.installation.start(part)
             self._use({"REDIS_URL": str(part.address)})
 
@@ -110,6 +119,7 @@ class Startup:
         named = os.environ.get("PREFECT_API_URL")
         if named:
             self._use_given("prefect", "PREFECT_API_URL", SecretStr(named))
+            self._use({name: os.environ[name] for name in _CREDENTIALS if os.environ.get(name)})
             return
         with self.step("prefect"):
             port = free_port() if is_taken(PREFECT_PORT) else PREFECT_PORT
@@ -119,12 +129,13 @@ class Startup:
                 database_url=_prefect_database(postgres) if postgres else None,
                 port=port,
             )
-            self.installation.start(PrefectPart(server))
-            self._use(client_environment(self.home.folder / "prefect", port))
+            part = PrefectPart(server)
+            self.installation.start(part)
+            self._use(part.environment)
         if postgres is None:
             self.installation.add_note(
                 "Prefect keeps its own records in SQLite: the database that PENSTOCK_DSN names "
-                "is left to documents"
+                "is for documents only"
             )
 
     def _install(self) -> None:
@@ -151,7 +162,7 @@ class Startup:
     def _start_worker(self, number: int) -> None:
         name = f"worker-{number}"
         start = ["-m", "prefect", "worker", "start", "--pool", POOL, "--name", name]
-        # Told to end, it would kill its flow runs at once, and their work would wait for leases.
+        # On SIGTERM it would kill its flow runs at once, and their work would wait for leases.
         part = ProcessPart(
             name,
             [sys.executable, *start],

@@ -1,13 +1,12 @@
-"""`penstock status`: what is there and what is going on, at a glance."""
+"""`penstock status` and `penstock workers`: what is there and what is going on."""
 
 import os
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
-from entrypoints.cli.board import describe_parts
-from entrypoints.cli.joining import installation_home
+from entrypoints.cli.local_servers import installation_home, prefect_server
 from entrypoints.cli.output import (
     Json,
     Tenant,
@@ -17,14 +16,15 @@ from entrypoints.cli.output import (
     print_pairs,
     print_table,
 )
-from penstock.bootstrap import App, open_app
+from entrypoints.local.state import PartState
+from penstock.app import App, open_app
 from penstock.errors import ConfigurationError, StoreError
+from penstock.queue.stats import by_status, count_items, count_nodes
+from penstock.rules.extractor import IDENTITY as RULES_IDENTITY
+from penstock.runs.costs import tenant_spending
 from penstock.runs.report import list_reports
-from penstock.runs.spending import tenant_spending
-from penstock.search.nodes import count_by_status
 from penstock.settings import Settings, load_settings, mask_url, told_database
 from penstock.store.database import Tx
-from penstock.work.statistics import count_items
 
 _CONNECT_SECONDS = "5"
 
@@ -57,8 +57,8 @@ def _contents(settings: Settings, tenant_id: str) -> dict[str, Any]:
             "embedder": settings.embedding.backend,
             "vectors": _vectors(app, tx),
             "tenant": tenant_id,
-            **count_by_status(tx, tenant_id),
-            "work": count_items(tx, tenant_id),
+            **count_nodes(tx, tenant_id),
+            "work": by_status(count_items(tx, tenant_id=tenant_id)),
             "spending": tenant_spending(tx, tenant_id).as_json(),
             "runs": [report.as_json() for report in list_reports(tx, tenant_id, 5)],
         }
@@ -66,11 +66,23 @@ def _contents(settings: Settings, tenant_id: str) -> dict[str, Any]:
 
 def _servers(settings: Settings) -> dict[str, Any]:
     home = installation_home(settings)
+    state = home.read()
     return {
         "home": str(settings.home.absolute()),
         "database": told_database(settings),
         "up": home.find() is not None,
-        "parts": describe_parts(home.read()),
+        "parts": [_describe_part(part) for part in state.parts] if state else [],
+    }
+
+
+def _describe_part(part: PartState) -> dict[str, Any]:
+    return {
+        "name": part.name,
+        "running": part.is_running,
+        "pid": part.process.pid if part.process and part.is_running else None,
+        "address": mask_url(part.address) if part.address else None,
+        "log": part.log_path,
+        "given_by": part.given_by,
     }
 
 
@@ -87,13 +99,14 @@ def _show_servers_only(servers: dict[str, Any], reason: str, json: bool) -> None
 
 def _print_parts(found: dict[str, Any]) -> None:
     rows = [
-        [Text(str(cell or "–"), overflow="fold") for cell in _row(part)] for part in found["parts"]
+        [Text(str(cell or "–"), overflow="fold") for cell in _part_row(part)]
+        for part in found["parts"]
     ]
     if rows:
         print_table(("part", "", "pid", "address", "log"), rows, title="penstock up")
 
 
-def _row(part: dict[str, Any]) -> tuple[Any, ...]:
+def _part_row(part: dict[str, Any]) -> tuple[Any, ...]:
     return (part["name"], _running(part), part["pid"], part["address"], part["log"])
 
 
@@ -104,6 +117,9 @@ def _running(part: dict[str, Any]) -> str:
 
 
 def _extractor(app: App) -> str:
+    if not app.settings.asks_models:
+        # Building the extractor would import every parser.
+        return RULES_IDENTITY
     try:
         return app.extractor.identity
     except ConfigurationError as error:
@@ -112,7 +128,7 @@ def _extractor(app: App) -> str:
 
 def _vectors(app: App, tx: Tx) -> dict[str, Any] | None:
     """Whether search uses the vectors that are made now, or waits for them to be complete."""
-    from penstock.search.identity import look_at_switch
+    from penstock.search.vectors import look_at_switch
 
     try:
         found = look_at_switch(tx, app.embedder.identity)
@@ -122,8 +138,6 @@ def _vectors(app: App, tx: Tx) -> dict[str, Any] | None:
 
 
 def _prefect(settings: Settings) -> dict[str, Any]:
-    from entrypoints.cli.local_prefect import prefect_server
-
     named = os.environ.get("PREFECT_API_URL")
     address = prefect_server(settings).find()
     if named and (address is None or address.api_url != named):
@@ -170,10 +184,63 @@ def _print(found: dict[str, Any]) -> None:
 
 def _spent(spending: dict[str, Any]) -> str:
     if not spending["llm_calls"]:
-        return "never asked"
+        return "no calls"
     calls, tokens = spending["llm_calls"], spending["tokens"]
     return f"{calls} calls, {tokens} tokens, ${spending['cost_usd']:.4f}"
 
 
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "none"
+
+
+# How many jobs of one worker the table names; JSON has them all.
+NAMED_JOBS = 5
+
+
+def workers(
+    everyone: Annotated[
+        bool, typer.Option("--all", help="Include stopped workers and those lost long ago.")
+    ] = False,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", help="Only workers with jobs of this tenant.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List workers. One is lost if its last heartbeat is older than a lease."""
+    from penstock.operations.status import list_workers
+
+    settings = load_settings()
+    with open_app(settings) as app, app.database.read() as tx:
+        found = list_workers(
+            tx,
+            lease_seconds=settings.lease_seconds,
+            tenant_id=tenant,
+            include_all=everyone,
+        )
+    if json:
+        print_json(found)
+    elif not found:
+        console.print("no workers: `penstock worker` starts one", highlight=False)
+    else:
+        columns = ("worker", "version", "status", "heartbeat", "jobs", "done", "failed", "since")
+        print_table(columns, [_worker_row(worker) for worker in found])
+
+
+def _worker_row(worker: dict[str, Any]) -> list[Any]:
+    return [
+        worker["id"],
+        worker["version"],
+        worker["status"],
+        f"{worker['heartbeat_age']:.0f} s ago",
+        _short_list(worker["job_ids"]),
+        worker["completed"],
+        worker["failed"],
+        f"{worker['started_at'][:19]} UTC",
+    ]
+
+
+def _short_list(job_ids: list[int]) -> str:
+    if not job_ids:
+        return "none"
+    more = ", …" if len(job_ids) > NAMED_JOBS else ""
+    return f"{len(job_ids)}: {', '.join(map(str, job_ids[:NAMED_JOBS]))}{more}"

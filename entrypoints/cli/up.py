@@ -1,30 +1,27 @@
-"""`penstock up`: a whole installation on this machine, in one command."""
+"""`penstock up` and `penstock down`: a whole installation on this machine, in one command."""
 
 import os
-import signal
+import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from dotenv import dotenv_values
 
-from entrypoints.cli.board import describe, print_board
-from entrypoints.cli.joining import installation_home
-from entrypoints.cli.output import Json, errors, print_json
+from entrypoints.cli.local_servers import installation_home
+from entrypoints.cli.output import Json, console, errors, print_json, print_pairs
+from entrypoints.local.installation import InstallationHome
+from entrypoints.local.processes import is_taken, last_lines
+from entrypoints.local.state import Phase, SupervisorState
+from entrypoints.local.supervisor import Supervisor, stopped_by_signals
 from penstock.errors import ServiceError, UsageError
-from penstock.launcher.installation import Installation
-from penstock.launcher.installation_home import InstallationHome
-from penstock.launcher.installation_state import InstallationState
-from penstock.launcher.ports import is_taken
-from penstock.launcher.processes import last_lines
-from penstock.launcher.state import Phase
-from penstock.settings import Settings, load_settings
+from penstock.home import make_private_folder
+from penstock.settings import Settings, load_settings, mask_url
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _POLL_SECONDS = 0.2
 
 
@@ -35,9 +32,7 @@ def up(
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of the HTTP API; 0: any free one.")
     ] = 8000,
-    detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Leave it running in the background.")
-    ] = False,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Run in the background.")] = False,
     json: Json = False,
 ) -> None:
     """Run Postgres, Valkey, a Prefect server, workers and the HTTP API until stopped.
@@ -56,53 +51,65 @@ def up(
         _run(home, settings, workers, port, json)
 
 
-def _show_running(home: InstallationHome, state: InstallationState, json: bool) -> None:
+def down(json: Json = False) -> None:
+    """Stop `penstock up`, or the local Prefect server of this home. Data is kept."""
+    home = installation_home(load_settings())
+    was_up = home.read() is not None
+    with errors.status("stopping …"):
+        stopped = home.stop()
+    if json:
+        print_json({"stopped": stopped})
+    elif not stopped:
+        console.print("nothing was running")
+    else:
+        console.print("penstock is down" if was_up else "the local Prefect server is stopped")
+
+
+def _show_running(home: InstallationHome, state: SupervisorState, json: bool) -> None:
     if state.phase is not Phase.READY:
         raise ServiceError(f"process {state.supervisor.pid} is {state.phase} {home.folder} already")
-    _say("already up; to have it otherwise: `penstock down`, then `penstock up`")
+    _say("already running; to change options: `penstock down`, then `penstock up`")
     _show(home, state, json)
 
 
 def _run(home: InstallationHome, settings: Settings, workers: int, port: int, json: bool) -> None:
-    home.logs.mkdir(parents=True, exist_ok=True)
+    make_private_folder(home.logs)
     _take_along(settings)
-    with home.hold(), _stopped_by_signals():
+    supervisor = Supervisor(home.state_path, _say)
+
+    def stop() -> None:
+        supervisor.stop()
+        _say(f"stopped; the data is kept in {home.folder}")
+
+    with home.hold(), stopped_by_signals(stop):
         if home.end_leftovers():
-            _say("ended what was still running")
+            _say("ended leftover processes of an earlier start")
         _set_aside_logs(home)
-        installation = Installation(home.state_path, _say)
-        try:
-            installation.be_guarded()
-            _start(installation, home, settings, workers, port)
-            _show(home, installation.state, json)
-            installation.watch()
-        except KeyboardInterrupt:
-            pass
-        finally:
-            _ignore_signals()
-            installation.stop()
-            _say(f"stopped; the data stay in {home.folder}")
+        supervisor.start_guard()
+        _start(supervisor, home, settings, workers, port)
+        _show(home, supervisor.state, json)
+        supervisor.watch()
 
 
 def _start(
-    installation: Installation, home: InstallationHome, settings: Settings, workers: int, port: int
+    supervisor: Supervisor, home: InstallationHome, settings: Settings, workers: int, port: int
 ) -> None:
     from entrypoints.cli.startup import Startup
 
     @contextmanager
     def step(title: str) -> Iterator[None]:
-        installation.enter(title)
+        supervisor.enter(title)
         began = time.monotonic()
         with errors.status(f"starting: {title} …"):
             yield
         _say(f"✓ {title} ({time.monotonic() - began:.1f} s)")
 
-    Startup(installation, home, settings, step).run(workers, port)
-    installation.become_ready()
+    Startup(supervisor, home, settings, step).run(workers, port)
+    supervisor.become_ready()
 
 
 def _run_in_background(home: InstallationHome, workers: int, port: int, json: bool) -> None:
-    home.logs.mkdir(parents=True, exist_ok=True)
+    make_private_folder(home.logs)
     log_path = home.logs / "up.log"
     command = [sys.executable, "-m", "entrypoints.cli.main", "up"]
     with log_path.open("wb") as log:
@@ -120,13 +127,13 @@ def _run_in_background(home: InstallationHome, workers: int, port: int, json: bo
         started.wait()
         raise
     if state is None:
-        raise ServiceError(f"it ended while it was starting. {last_lines(log_path)}")
+        raise ServiceError(f"it ended during start. {last_lines(log_path)}")
     _show(home, state, json)
 
 
 def _await_ready(
     home: InstallationHome, started: "subprocess.Popen[bytes]"
-) -> InstallationState | None:
+) -> SupervisorState | None:
     with errors.status("starting …") as spinner:
         while started.poll() is None:
             state = home.read()
@@ -153,35 +160,71 @@ def _set_aside_logs(home: InstallationHome) -> None:
             path.replace(path.with_suffix(".previous.log"))
 
 
-@contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    before = {number: signal.signal(number, _interrupt) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _interrupt(_number: int, _frame: object) -> None:
-    raise KeyboardInterrupt
-
-
-def _ignore_signals() -> None:
-    """The end has begun, and takes a bounded time."""
-    for number in _SIGNALS:
-        # A function, since children would inherit SIG_IGN.
-        signal.signal(number, lambda _number, _frame: None)
-
-
-def _show(home: InstallationHome, state: InstallationState, json: bool) -> None:
+def _show(home: InstallationHome, state: SupervisorState, json: bool) -> None:
     if json:
         print_json(describe(home, state))
     else:
         print_board(home, state)
 
 
+def describe(home: InstallationHome, state: SupervisorState) -> dict[str, Any]:
+    """The board for programs; passwords in addresses are hidden."""
+    found = {part.name: part for part in state.parts}
+    api = found["api"].address
+    prefect = found["prefect"]
+    return {
+        "home": str(home.folder),
+        "prefect_ui_url": None if prefect.given_by else prefect.address,
+        "prefect_auth_file": None if prefect.given_by else str(home.prefect_auth),
+        "prefect_api_url": mask_url(state.environment["PREFECT_API_URL"]),
+        "api_url": api,
+        "docs_url": f"{api}/docs",
+        "pages_url": f"{api}/ui",
+        "database": mask_url(state.environment["PENSTOCK_DSN"]),
+        "redis": mask_url(state.environment["REDIS_URL"]),
+        "workers": sum(name.startswith("worker-") for name in found),
+        "logs": str(home.logs),
+        "notes": list(state.notes),
+    }
+
+
+def print_board(home: InstallationHome, state: SupervisorState) -> None:
+    """The board for people, with what to type next."""
+    board = describe(home, state)
+    ours = board["prefect_auth_file"] is not None
+    console.print("\n[bold green]Penstock is up[/]", markup=True)
+    print_pairs(
+        [
+            ("Prefect UI", board["prefect_ui_url"] or f"of {board['prefect_api_url']}"),
+            *([("Prefect password", f"in {board['prefect_auth_file']}")] if ours else []),
+            ("HTTP API", board["docs_url"]),
+            ("dashboard", board["pages_url"]),
+            ("database", board["database"]),
+            ("Redis", board["redis"]),
+            ("workers", board["workers"]),
+            ("home", board["home"]),
+            ("logs", board["logs"]),
+        ]
+    )
+    for note in board["notes"]:
+        _print(f"note: {note}")
+    _print("\nStop it with Ctrl-C, or `penstock down` elsewhere. Next, in another terminal:")
+    _print("  penstock ingest FOLDER            process your own documents")
+    _print('  penstock search "…"               search them; penstock status shows what is running')
+    # The one of a given server is known, and its password is hidden here.
+    if ours:
+        # Not the password itself, which would stay on the screen and in `up.log`.
+        _print(f"  export PREFECT_API_URL={board['prefect_api_url']}")
+        file = shlex.quote(board["prefect_auth_file"])
+        _print(f'  export PREFECT_API_AUTH_STRING="$(cat {file})"')
+    _print("  prefect deployment run 'ingest/ingest' -p source=FOLDER      run by a worker")
+
+
+def _print(text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
 def _say(line: str) -> None:
-    # Whoever reads may have gone, with the terminal; what runs is ended in good order all the same.
+    # The terminal may be closed; the servers are stopped in order all the same.
     with suppress(OSError):
         errors.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,19 +1,18 @@
-"""`penstock worker`: works on whatever is due, in this process, without Prefect."""
+"""`penstock worker`: processes what is due, in this process, without Prefect."""
 
-import logging
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from entrypoints.cli.output import errors
+from entrypoints.cli.output import errors, log_to_screen
 from penstock.documents import Stage
 from penstock.errors import StoreUnavailable, UsageError
-from penstock.settings import Settings, load_settings
-from penstock.store.patience import until_back
+from penstock.settings import load_settings
+from penstock.store.retry import retry_while_unavailable
 
 if TYPE_CHECKING:
-    from penstock.worker import ExtractionWorker, Job
+    from penstock.worker import ExtractionWorker
 
 LINE_SECONDS = 10.0
 DRAIN_LOOK_SECONDS = 0.2
@@ -37,42 +36,48 @@ def worker(
         float, typer.Option(min=0, help="Seconds that jobs under way may take after a stop.")
     ] = 60.0,
 ) -> None:
-    """Work on whatever is due until stopped. Ctrl-C or SIGTERM finishes the jobs under way."""
+    """Process what is due until stopped. Ctrl-C or SIGTERM finishes the jobs under way."""
+    from entrypoints.cli.health import HealthServer
     from penstock.worker import Database, ExtractionWorker, register_signal_handlers
-    from penstock.worker.health import HealthServer
 
     chosen = _stages(stage)
     settings = load_settings()
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    with until_back(lambda: Database(settings.database_url)) as db:
+    polled = settings.embedding if chosen == [Stage.EMBED] else settings.extraction
+    log_to_screen()
+    with retry_while_unavailable(Database)(settings.database_url) as db:
         found = ExtractionWorker(
             db,
             num_workers=threads or settings.text_processes,
             extraction_timeout=settings.text_timeout_seconds,
             heartbeat_interval=settings.heartbeat_seconds,
-            poll_interval=_poll_seconds(settings, chosen),
+            poll_interval=polled.worker_poll_interval,
             stages=chosen,
             batch_size=min(MOST_TOGETHER, settings.batch_size),
             all_tenants=True,
         )
-        found.on("job_failed", _print_failure)
+        found.on(
+            "job_failed",
+            lambda job, error: _print(f"job {job.id} ({job.stage}) failed for good: {error}"),
+        )
         register_signal_handlers(found, timeout=grace)
-        until_back(found.start)
-        port = settings.extraction.healthcheck_port
+        retry_while_unavailable(found.start)()
+        port, fault = settings.extraction.healthcheck_port, None
         try:
-            with HealthServer(port, found.find_fault) if port else nullcontext():
-                _say(
+            health = HealthServer(port, found.find_fault, folders=settings.folders)
+            with health if port else nullcontext():
+                _print(
                     f"working on {', '.join(chosen)} with {found.num_workers} threads;"
                     " Ctrl-C to stop"
                 )
-                trouble = _drain(found) if drain else _watch(found)
+                if drain:
+                    fault = _drain(found)
+                else:
+                    _watch(found)
         finally:
-            # Its threads outlive the main one, without the pools that end with it.
+            # Its threads outlive the main one, but the pools they use end with it.
             found.stop(grace)
-        _say(f"stopped: {_figures(found)}")
-    if trouble:
+        _print(f"stopped: {_figures(found)}")
+    if fault:
         raise typer.Exit(1)
 
 
@@ -85,38 +90,27 @@ def _stages(names: str) -> list[Stage]:
         raise UsageError(f"--stage {names}: {error}; use all, {', '.join(Stage)}") from None
 
 
-def _poll_seconds(settings: Settings, stages: list[Stage]) -> float:
-    if stages == [Stage.EMBED]:
-        return settings.embedding.worker_poll_interval
-    return settings.extraction.worker_poll_interval
-
-
-def _watch(found: "ExtractionWorker") -> str | None:
-    """A line now and then, as long as there is something new to say."""
-    said = ""
+def _watch(found: "ExtractionWorker") -> None:
+    """Print the figures whenever they have changed, until the worker is stopped."""
+    printed = ""
     while not found.wait(LINE_SECONDS):
         figures = _figures(found)
-        if figures != said:
-            _say(figures)
-            said = figures
-    return None
+        if figures != printed:
+            _print(figures)
+            printed = figures
 
 
 def _drain(found: "ExtractionWorker") -> str | None:
-    """Until nothing is left, or something keeps the worker from it: what that is."""
+    """Wait until nothing is left; or until a fault keeps the worker from working: the fault."""
     while not found.wait(DRAIN_LOOK_SECONDS):
-        trouble = found.find_fault()
-        if trouble is not None or _is_done(found):
-            return trouble
+        fault = found.find_fault()
+        if fault is not None:
+            return fault
+        # While the database is away it is not known: an outage is a fault, if it lasts.
+        with suppress(StoreUnavailable):
+            if not found.has_work():
+                return None
     return None
-
-
-def _is_done(found: "ExtractionWorker") -> bool:
-    """Not while the database cannot be asked: that it is away is a fault, if it lasts."""
-    try:
-        return not found.has_work()
-    except StoreUnavailable:
-        return False
 
 
 def _figures(found: "ExtractionWorker") -> str:
@@ -132,9 +126,5 @@ def _figures(found: "ExtractionWorker") -> str:
     return ", ".join(parts)
 
 
-def _print_failure(job: "Job", error: str) -> None:
-    _say(f"job {job.id} ({job.stage}) failed for good: {error}")
-
-
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     errors.print(line, markup=False, highlight=False, soft_wrap=True)

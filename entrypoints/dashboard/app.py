@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from entrypoints.api.bodies import BodyGuard
 from entrypoints.api.problems import as_problem
+from entrypoints.api.starting import UnknownSource
 from entrypoints.dashboard.pages import cost, document, login, logs, queues, run, runs, search
 from entrypoints.dashboard.rendering import STATIC, show
 from entrypoints.dashboard.session import PREFIX, SessionCookie
@@ -47,22 +48,23 @@ def add_dashboard(api: FastAPI) -> None:
         pages.include_router(module.router, prefix=PREFIX)
     for kind in (PenstockError, HTTPException, RequestValidationError, Exception):
         pages.add_exception_handler(kind, _show_problem)
+    # Who sends a form is checked where it is read.
     pages.add_middleware(
-        BodyGuard, tokens=None, json_bytes=_LARGEST_FORM, upload_bytes=_LARGEST_FORM
+        BodyGuard, admit=None, json_bytes=_LARGEST_FORM, upload_bytes=_LARGEST_FORM
     )
     pages.mount(f"{PREFIX}/static", StaticFiles(directory=STATIC))
     for path in (PREFIX, f"{PREFIX}/"):
         pages.add_api_route(path, _go_to_runs)
     api.add_api_route("/", _go_to_runs, include_in_schema=False)
-    api.add_middleware(_Door, pages=SessionCookie(_Guard(pages)))
+    api.add_middleware(_Router, pages=SessionCookie(_SecurityHeaders(pages)))
 
 
 async def _go_to_runs() -> RedirectResponse:
     return RedirectResponse(f"{PREFIX}/runs")
 
 
-class _Door:
-    """Leads to the pages or to the API: each has its own ways to sign in and to tell errors."""
+class _Router:
+    """Routes to the pages or to the API: they differ in sign-in and in error answers."""
 
     def __init__(self, app: ASGIApp, pages: ASGIApp) -> None:
         self._api = app
@@ -74,8 +76,8 @@ class _Door:
         await (self._pages if ours else self._api)(scope, receive, send)
 
 
-class _Guard:
-    """Around everything: answers to errors that nobody expected have the headers, too."""
+class _SecurityHeaders:
+    """Adds the security headers to every answer, unexpected errors included."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -100,6 +102,13 @@ async def _show_problem(request: Request, error: Exception) -> Response:
         query = f"?{request.url.query}" if request.url.query else ""
         wanted = f"{request.url.path.removeprefix(PREFIX)}{query}"
         return RedirectResponse(f"{PREFIX}/login?next={quote(wanted)}", 303)
-    page: HTMLResponse = show(request, "problem.html", None, status=problem.status, problem=problem)
+    page: HTMLResponse = show(
+        request,
+        "problem.html",
+        None,
+        status=problem.status,
+        problem=problem,
+        heading="Unknown source" if isinstance(error, UnknownSource) else None,
+    )
     page.headers.update(problem.headers)
     return page

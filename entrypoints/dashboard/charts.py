@@ -44,7 +44,7 @@ class Column:
     """A column of a chart, from `y` down to its floor."""
 
     label: str
-    told: str
+    value: str
     x: float
     y: float
     width: float
@@ -120,7 +120,7 @@ def _days(days: int, today: date) -> list[date]:
     return [today - timedelta(days=back) for back in reversed(range(days))]
 
 
-def _columns(values: Mapping[date, float], most: float, told: str) -> list[Column]:
+def _columns(values: Mapping[date, float], most: float, number_format: str) -> list[Column]:
     room = WIDTH / max(1, len(values))
     found = []
     for number, (day, value) in enumerate(values.items()):
@@ -128,7 +128,7 @@ def _columns(values: Mapping[date, float], most: float, told: str) -> list[Colum
         found.append(
             Column(
                 day.isoformat(),
-                told.format(value),
+                number_format.format(value),
                 round(number * room, 1),
                 round(HEIGHT - height, 1),
                 round(room * 0.8, 1),

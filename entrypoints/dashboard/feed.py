@@ -1,4 +1,4 @@
-"""What the viewers of a run share: its new lines and its summary, read once for all of them."""
+"""The live log and summary of a run, read once for all its viewers."""
 
 import asyncio
 import json
@@ -19,12 +19,12 @@ from entrypoints.api.events import (
     is_over,
     log_event,
 )
-from penstock.bootstrap import App
-from penstock.events.log import newest_seq, read_log
+from penstock.app import App
+from penstock.events import newest_seq, read_log
 from penstock.runs.lifecycle import read_run
 
 log = logging.getLogger(__name__)
-# Lines that are kept for viewers; whoever is further behind reads them from the store.
+# Lines kept for viewers; one that is further behind reads them from the store.
 KEPT = 2000
 # A large run's summary takes longer to make: at most this share of the time goes into it.
 SUMMARY_SHARE = 0.1
@@ -33,7 +33,7 @@ Summarize = Callable[[int], str]
 
 
 class Feeds:
-    """A feed for each run that somebody looks at."""
+    """A feed for each run with viewers."""
 
     def __init__(self, app: App, summarize: Summarize) -> None:
         self._app = app
@@ -117,8 +117,10 @@ class Feed:
 
         left = PING_SECONDS if until is None else min(PING_SECONDS, until - time.time())
         try:
-            async with self._changed:
-                await asyncio.wait_for(self._changed.wait_for(is_new), max(0.0, left))
+            # Not `asyncio.wait_for`: in Python 3.11 it can lose the cancellation of a viewer that
+            # leaves in the moment of a change.
+            async with self._changed, asyncio.timeout(max(0.0, left)):
+                await self._changed.wait_for(is_new)
         except TimeoutError:
             return False
         return True
@@ -133,7 +135,7 @@ class Feed:
             # Said once, and not by each of its viewers.
             log.warning("run %d cannot be looked at: %s", self._run_id, error)
             self.failed = True
-            await self._tell()
+            await self._notify()
 
     async def _look_once(self) -> None:
         found = await run_in_threadpool(
@@ -149,7 +151,7 @@ class Feed:
         await self._renew_summary(ended=not found.active)
         # Only with nothing left to read: lines that were written last belong to the run, too.
         self._ended = not found.active and not found.lines
-        await self._tell()
+        await self._notify()
 
     async def _renew_summary(self, *, ended: bool) -> None:
         now = time.monotonic()
@@ -162,7 +164,7 @@ class Feed:
             self._summary = made
             self._version += 1
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()
 
@@ -196,4 +198,4 @@ def _look_at(app: App, run_id: int, after: int, *, first: bool) -> _Look:
 def _read_lines(app: App, run_id: int, after: int) -> list[_Line]:
     with app.database.read() as tx:
         found = read_log(tx, run_id, after=after, limit=PAGE)
-    return [_Line(line.seq, log_event(line)) for line in found]
+    return [_Line(line.seq, log_event(app, line)) for line in found]

@@ -1,4 +1,4 @@
-"""Forms that change something: only those that this server's own pages have sent."""
+"""Forms that change something, accepted only from this server's own pages (CSRF)."""
 
 import hmac
 import secrets
@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 from starlette.datastructures import FormData
 
+from entrypoints.api.loopback import refuse_other_sites
 from entrypoints.api.problems import Problem
 from penstock.store.columns import storable
 
@@ -27,28 +28,16 @@ def csrf_of(request: Request) -> str:
 
 async def read_form(request: Request) -> FormData:
     """The form, if one of our own pages sent it."""
-    _refuse_other_sites(request)
+    refuse_other_sites(request.headers)
     form = await request.form(max_files=0, max_fields=_FIELDS)
     known, given = request.cookies.get(CSRF, ""), str(form.get("csrf", ""))
     if not known or not hmac.compare_digest(known.encode(), given.encode()):
-        raise Problem(
-            403, "this form is not of this session: go back, load the page again, and repeat it"
-        )
+        raise Problem(403, "the form has expired: go back, reload the page and try again")
     return form
 
 
-def _refuse_other_sites(request: Request) -> None:
-    """What browsers say by themselves about where a form stood."""
-    site = request.headers.get("sec-fetch-site", "same-origin")
-    origin = request.headers.get("origin")
-    here = request.headers.get("host")
-    elsewhere = origin is not None and origin.partition("://")[2] != here
-    if site not in ("same-origin", "none") or elsewhere:
-        raise Problem(403, "this form was sent from another site")
-
-
 def text_of(form: FormData, name: str) -> str | None:
-    """What somebody typed; nothing, if it is empty."""
+    """A field of the form; None if it is empty."""
     given = str(storable(str(form.get(name, "")))).strip()
     return given or None
 
@@ -56,7 +45,7 @@ def text_of(form: FormData, name: str) -> str | None:
 def number_of(form: FormData, name: str) -> int:
     given = text_of(form, name) or ""
     if not (given.isascii() and given.isdecimal() and len(given) < 19):
-        raise Problem(400, f"{name} is not a number: load the page again")
+        raise Problem(400, f"{name} is not a number: reload the page")
     return int(given)
 
 

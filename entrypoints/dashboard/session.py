@@ -1,4 +1,4 @@
-"""Who looks: a token is given once, in a form, and then travels in a cookie of the browser."""
+"""The session cookie: it carries the token that was given at sign-in."""
 
 from typing import Any
 

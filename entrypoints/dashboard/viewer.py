@@ -1,4 +1,4 @@
-"""Who looks at a page, whose documents they see, and what they may do."""
+"""The viewer of a page: their tenant and scopes."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -33,8 +33,8 @@ class Viewer:
         return Scope.ADMIN in self.principal.scopes
 
     @property
-    def everybody(self) -> str | None:
-        """For figures of all tenants together: whoever is bound to one sees only its own."""
+    def tenant_or_all(self) -> str | None:
+        """For figures of all tenants (None); a viewer bound to a tenant sees only its own."""
         return self.tenant_id if self.bound else None
 
 

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from socketserver import ThreadingTCPServer
 from threading import Thread
-from types import TracebackType
 from typing import Any, Self
 
 from entrypoints.demo.static_files import StaticFileHandler
@@ -52,12 +51,7 @@ class DemoSite:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._server is None or self._thread is None:
             return
         self._server.shutdown()

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import typer
-from typer.main import get_command
 
+from entrypoints.cli.main import COMMANDS, load_command
 from entrypoints.reference.markdown import NOTE, code, page, table
 
 INTRODUCTION = """
-Every command has `--help`, which tells what stands here. Most have `--json`, for programs.
-Exit codes: 0 done, 1 not done, 2 wrong use.
+Every command has `--help` with the same text. Most have `--json`, for programs.
+Exit codes: 0 done, 1 not done, 2 wrong use, 130 interrupted.
 """
 # The largest id of the database says nothing to a reader.
 _NO_LIMIT = re.compile(r"(\d+)<=x<=9223372036854775807")
@@ -29,11 +29,8 @@ def write_commands_page() -> str:
 
 def list_commands() -> Iterator[tuple[str, Any]]:
     """Every command that can be typed, in the order of `--help`, with Typer's idea of it."""
-    from entrypoints.cli.main import app
-
-    root = get_command(app)
-    for name, command in root.commands.items():  # type: ignore[attr-defined]
-        yield from _below(f"penstock {name}", command)
+    for name in COMMANDS:
+        yield from _below(f"penstock {name}", load_command(name))
 
 
 def _below(path: str, command: Any) -> Iterator[tuple[str, Any]]:
@@ -56,9 +53,9 @@ def _describe(path: str, command: Any) -> Iterator[str]:
         yield from table(("argument or option", "what it does"), rows)
 
 
-def _row(declared: str, told: str) -> tuple[str, str]:
+def _row(declared: str, text: str) -> tuple[str, str]:
     """How it is typed, and what Typer's help says of it."""
-    words = _NO_LIMIT.sub(r"x>=\1", told).replace("  [", " [")
+    words = _NO_LIMIT.sub(r"x>=\1", text).replace("  [", " [")
     words = words.replace("<", "&lt;").replace(">", "&gt;")
     if (found := _KIND.search(declared)) is None:
         return code(declared), words

@@ -1,6 +1,8 @@
-"""A 64-bit fingerprint of a text that barely moves when the text barely changes."""
+"""SimHash fingerprints of texts, and duplicates within one run."""
 
+import threading
 import zlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,23 +11,24 @@ if TYPE_CHECKING:
 
     Hashes = npt.NDArray[np.uint64]
 
+
 BITS = 64
 _SHINGLE_WORDS = 3
 _MOST_TAGS = 30_000
 _LONGEST_TAG = 65_536
 _INVISIBLE = ["script", "style", "nav", "header", "footer", "noscript", "template"]
-# A long text is worked on in pieces, so that memory stays flat. A word cut in two where pieces
-# meet moves three shingles among some hundred thousand.
+# A long text is hashed in pieces to bound the memory. A word that is cut in two between them
+# changes three shingles among some hundred thousand.
 _PIECE_CHARACTERS = 1 << 20
 _PIECE_SHINGLES = 1 << 14
 
 
 def visible_text(html: bytes) -> str:
-    """What a reader sees of a page, without its scripts, styles and navigation.
+    """The visible text of a page, without its scripts, styles and navigation.
 
-    Nothing of a page made to keep the parser busy: such a page is compared by its bytes alone.
+    Empty for a page that would take the parser too long: it is compared by its bytes alone.
     """
-    if _is_unreasonable(html):
+    if _is_too_slow(html):
         return ""
     from selectolax.lexbor import LexborHTMLParser
 
@@ -35,8 +38,8 @@ def visible_text(html: bytes) -> str:
     return " ".join(body.text(separator=" ").split()) if body else ""
 
 
-def _is_unreasonable(html: bytes) -> bool:
-    """Deep nesting and endless tags cost the parser the square of their length."""
+def _is_too_slow(html: bytes) -> bool:
+    """Deep nesting and very long tags take the parser quadratic time."""
     if html.count(b"<") > _MOST_TAGS:
         return True
     long = (piece for piece in html.split(b"<") if len(piece) > _LONGEST_TAG)
@@ -79,20 +82,14 @@ def from_signed(value: int) -> int:
 def _word_hashes(text: str) -> "Hashes":
     import numpy as np
 
-    pieces = [
-        _hash_words(text[start : start + _PIECE_CHARACTERS])
-        for start in range(0, len(text), _PIECE_CHARACTERS)
-    ]
-    return np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.uint64)
-
-
-def _hash_words(text: str) -> "Hashes":
-    import numpy as np
-
-    # Python's own hash() differs from process to process. One encode for all words is quicker
-    # than one for each.
-    words = " ".join(text.lower().split()).encode("utf-8", "surrogatepass").split()
-    return np.fromiter(map(zlib.crc32, words), dtype=np.uint64, count=len(words))
+    pieces = [np.zeros(0, dtype=np.uint64)]
+    for start in range(0, len(text), _PIECE_CHARACTERS):
+        piece = " ".join(text[start : start + _PIECE_CHARACTERS].lower().split())
+        # One encode for all words is quicker than one for each.
+        words = piece.encode("utf-8", "surrogatepass").split()
+        # Python's own hash() differs from process to process.
+        pieces.append(np.fromiter(map(zlib.crc32, words), dtype=np.uint64, count=len(words)))
+    return np.concatenate(pieces)
 
 
 def _shingle_hashes(words: "Hashes") -> "Hashes":
@@ -116,3 +113,79 @@ def _mix(values: "Hashes") -> "Hashes":
     values *= np.uint64(0xD1342543DE82EF95)
     values ^= values >> np.uint64(29)
     return values
+
+
+MAX_DISTANCE = 3
+# Two fingerprints that differ in at most three bits agree in at least one of four bands.
+_BANDS = MAX_DISTANCE + 1
+_BAND_BITS = 64 // _BANDS
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateOf:
+    """The earlier document, and how many bits of the two fingerprints differ."""
+
+    external_id: str
+    distance: int
+
+
+class Duplicates:
+    """The documents of one run, the latest `limit` of them. Safe to share by threads."""
+
+    def __init__(self, limit: int = 100_000) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._documents: dict[str, tuple[str, int]] = {}
+        self._by_hash: dict[str, str] = {}
+        self._by_band: dict[int, list[str]] = {}
+
+    def check(self, external_id: str, content_hash: str, simhash: int | None) -> DuplicateOf | None:
+        """The earlier document of which this is a duplicate; if there is none, it is added."""
+        with self._lock:
+            # A document that is tried again is not its own duplicate.
+            self._remove(external_id)
+            found = self._find(content_hash, simhash or 0)
+            if found is None:
+                self._add(external_id, content_hash, simhash or 0)
+            return found
+
+    def _find(self, content_hash: str, simhash: int) -> DuplicateOf | None:
+        same = self._by_hash.get(content_hash)
+        if same is not None:
+            return DuplicateOf(same, 0)
+        near = [
+            DuplicateOf(other, distance(simhash, self._documents[other][1]))
+            for band in _bands(simhash)
+            for other in self._by_band.get(band, ())
+        ]
+        nearest = min(near, key=lambda found: found.distance, default=None)
+        return nearest if nearest and nearest.distance <= MAX_DISTANCE else None
+
+    def _add(self, external_id: str, content_hash: str, simhash: int) -> None:
+        if len(self._documents) >= self._limit:
+            self._remove(next(iter(self._documents)))
+        self._documents[external_id] = (content_hash, simhash)
+        self._by_hash[content_hash] = external_id
+        for band in _bands(simhash):
+            self._by_band.setdefault(band, []).append(external_id)
+
+    def _remove(self, external_id: str) -> None:
+        document = self._documents.pop(external_id, None)
+        if document is None:
+            return
+        content_hash, simhash = document
+        del self._by_hash[content_hash]
+        for band in _bands(simhash):
+            self._by_band[band].remove(external_id)
+            if not self._by_band[band]:
+                del self._by_band[band]
+
+
+def _bands(simhash: int) -> list[int]:
+    """One key per band; none for 0, which stands for "no words" and resembles nothing."""
+    if simhash == 0:
+        return []
+    mask = (1 << _BAND_BITS) - 1
+    return [
+        (band << _BAND_BITS) | ((simhash >> (band * _BAND_BITS)) & mask) for band in range(_BANDS)
+    ]

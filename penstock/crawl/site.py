@@ -1,18 +1,16 @@
-"""A web site as a source: the pages of its sitemap, or a page and the links on it."""
+"""Web sources: the pages of a site's sitemap, or a page and the links on it; a feed's pages."""
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from penstock.crawl.boards.board import read_json
-from penstock.crawl.boards.registry import board_in
-from penstock.crawl.feed import FeedError, parse_feed
+from penstock.crawl.boards.base import read_json
+from penstock.crawl.boards.platforms import board_in
 from penstock.crawl.fetch import Fetched, Fetcher
-from penstock.crawl.link import page_links
+from penstock.crawl.http import HttpFault
 from penstock.crawl.listing import Listed
-from penstock.crawl.retry import HttpFault
-from penstock.crawl.sitemap import Sitemap, SitemapError, parse_sitemap
-from penstock.crawl.url import is_below, normalise_url, root_url
+from penstock.crawl.urls import is_below, normalise_url, page_links, root_url
+from penstock.crawl.xml_lists import Sitemap, XmlListError, parse_feed, parse_sitemap
 from penstock.errors import DocumentFault, ErrorClass, ListingFailed, UsageError
 
 MAX_DEPTH = 3
@@ -23,14 +21,14 @@ _MISSING = frozenset({400, 404, 405, 406, 410})
 
 @dataclass(frozen=True, slots=True)
 class SiteListing:
-    """The pages at and below a URL, or all that the sitemap, feed or job board at it names."""
+    """The pages at and below a URL, or all entries of the sitemap, feed or job board at it."""
 
     location: str
     """Normalised."""
     fetcher: Fetcher
     link_pattern: str | None = None
-    """A regular expression, searched in URLs: what matches is listed wherever it is, nothing else
-    is, and the page at the location only names it."""
+    """A regular expression, searched in URLs: only what matches is listed, on any host; the page
+    at the location itself is not."""
     kind: str = "site"
 
     def __post_init__(self) -> None:
@@ -40,28 +38,24 @@ class SiteListing:
             message = f"the link pattern {self.link_pattern!r} is not a regular expression: {error}"
             raise UsageError(message) from error
 
-    @property
-    def name(self) -> str:
-        return self.location
-
     def list(self) -> Iterator[Listed]:
         try:
             yield from self._listed()
-        except (DocumentFault, SitemapError, FeedError) as error:
+        except (DocumentFault, XmlListError) as error:
             raise ListingFailed(f"could not list {self.location}: {error}") from error
 
     def _listed(self) -> Iterator[Listed]:
         start = self.fetcher.get(self.location)
-        named = self._named_by(start)
-        if named is not None:
-            yield from (listed for listed in named if self._matches(listed.url))
+        entries = self._entries_of(start)
+        if entries is not None:
+            yield from (listed for listed in entries if self._matches(listed.url))
         elif self.location.partition("?")[0].endswith((".xml", ".xml.gz")):
-            raise SitemapError("it is neither a sitemap nor a feed")
+            raise XmlListError("it is neither a sitemap nor a feed")
         else:
             yield from self._pages_around(start)
 
-    def _named_by(self, start: Fetched) -> Iterator[Listed] | None:
-        """What the start names when it is no page but a list; None when it is none."""
+    def _entries_of(self, start: Fetched) -> Iterator[Listed] | None:
+        """The entries of a sitemap, feed or job board; None when it is a page."""
         sitemap = parse_sitemap(start.content)
         if sitemap is not None:
             return map(_page, _SitemapTree(self.fetcher).pages([(self.location, sitemap)]))
@@ -70,7 +64,7 @@ class SiteListing:
             return feed.listed()
         document = read_json(start.content)
         board = board_in(document)
-        return board(self.location, self.fetcher).list_document(document) if board else None
+        return board(self.location, self.fetcher).list(document) if board else None
 
     def _pages_around(self, start: Fetched) -> Iterator[Listed]:
         bases = (self.location, start.final_url)
@@ -80,14 +74,11 @@ class SiteListing:
                 found = True
                 yield _page(page)
         if not found:
-            yield from self._start_and_links(start, bases)
-
-    def _start_and_links(self, start: Fetched, bases: tuple[str, str]) -> Iterator[Listed]:
-        if self.link_pattern is None:
-            yield _page(self.location)
-        for link in page_links(start.content, start.media_type, start.final_url):
-            if link.url not in bases and self._belongs(link.url, bases):
-                yield Listed(link.url, link.url, link.text)
+            if self.link_pattern is None:
+                yield _page(self.location)
+            for url, text in page_links(start.content, start.media_type, start.final_url):
+                if url not in bases and self._belongs(url, bases):
+                    yield Listed(url, url, text)
 
     def _belongs(self, url: str, bases: tuple[str, str]) -> bool:
         if self.link_pattern is None:
@@ -101,29 +92,46 @@ class SiteListing:
         named = list(filter(None, map(normalise_url, self.fetcher.sitemaps(self.location))))
         if not named:
             url = root_url(self.location) + "sitemap.xml"
-            sitemap = self._sitemap_if_there(url)
+            try:
+                sitemap = parse_sitemap(self.fetcher.get(url).content)
+            except DocumentFault as fault:
+                # A site without a sitemap; any other fault would make the listing incomplete.
+                status = fault.status if isinstance(fault, HttpFault) else None
+                if fault.kind is not ErrorClass.FORBIDDEN and status not in _MISSING:
+                    raise
+                sitemap = None
             if sitemap is not None:
                 yield url, sitemap
         for url in named:
-            # The site says it has this one: without it the listing would be short, not small.
+            # Without a sitemap that robots.txt names, the listing would be incomplete.
             sitemap = parse_sitemap(self.fetcher.get(url).content)
             if sitemap is None:
-                raise SitemapError(f"{url}, named by robots.txt, is not a sitemap")
+                raise XmlListError(f"{url}, named by robots.txt, is not a sitemap")
             yield url, sitemap
 
-    def _sitemap_if_there(self, url: str) -> Sitemap | None:
-        """None when the site has none here; a site that fails to answer is another matter."""
+
+@dataclass(frozen=True, slots=True)
+class FeedListing:
+    """The pages that a feed lists now; feeds drop old entries."""
+
+    location: str
+    """Normalised."""
+    fetcher: Fetcher
+    kind: str = field(default="feed", init=False)
+
+    def list(self) -> Iterator[Listed]:
         try:
-            return parse_sitemap(self.fetcher.get(url).content)
-        except DocumentFault as fault:
-            status = fault.status if isinstance(fault, HttpFault) else None
-            if fault.kind is ErrorClass.FORBIDDEN or status in _MISSING:
-                return None
-            raise
+            answer = self.fetcher.get(self.location)
+            feed = parse_feed(answer.content, answer.final_url)
+            if feed is None:
+                raise XmlListError("expected an RSS or Atom feed")
+            yield from feed.listed()
+        except (DocumentFault, XmlListError) as error:
+            raise ListingFailed(f"could not list {self.location}: {error}") from error
 
 
 class _SitemapTree:
-    """Sitemaps and the sitemaps they name, each read once, within bounds."""
+    """Sitemaps and the sitemaps they refer to, each read once, within limits."""
 
     def __init__(self, fetcher: Fetcher) -> None:
         self._fetcher = fetcher
@@ -136,34 +144,25 @@ class _SitemapTree:
             yield from self._below(url, sitemap, depth=1)
 
     def _below(self, url: str, sitemap: Sitemap, depth: int) -> Iterator[str]:
-        locations = filter(None, map(normalise_url, sitemap.locations))
-        if not sitemap.is_index:
-            yield from self._new_pages(locations)
-            return
-        if depth > MAX_DEPTH:
-            raise SitemapError(f"{url} is nested more than {MAX_DEPTH} sitemaps deep")
-        for child in locations:
-            if child not in self._sitemaps:
-                yield from self._below(child, self._read(child), depth + 1)
-
-    def _new_pages(self, locations: Iterator[str]) -> Iterator[str]:
-        for page in locations:
-            if page in self._pages:
-                continue
-            if len(self._pages) == MAX_PAGES:
-                raise SitemapError(f"more than {MAX_PAGES} pages; list a part of the site instead")
-            self._pages.add(page)
-            yield page
+        if sitemap.is_index and depth > MAX_DEPTH:
+            raise XmlListError(f"{url} is nested more than {MAX_DEPTH} sitemaps deep")
+        for location in filter(None, map(normalise_url, sitemap.locations)):
+            if sitemap.is_index:
+                if location not in self._sitemaps:
+                    yield from self._below(location, self._read(location), depth + 1)
+            elif location not in self._pages:
+                if len(self._pages) == MAX_PAGES:
+                    raise XmlListError(f"more than {MAX_PAGES} pages; list a part of the site")
+                self._pages.add(location)
+                yield location
 
     def _read(self, url: str) -> Sitemap:
         if len(self._sitemaps) == MAX_SITEMAPS:
-            raise SitemapError(
-                f"more than {MAX_SITEMAPS} sitemaps; list a part of the site instead"
-            )
+            raise XmlListError(f"more than {MAX_SITEMAPS} sitemaps; list a part of the site")
         self._sitemaps.add(url)
         sitemap = parse_sitemap(self._fetcher.get(url).content)
         if sitemap is None:
-            raise SitemapError(f"{url} is not a sitemap")
+            raise XmlListError(f"{url} is not a sitemap")
         return sitemap
 
 

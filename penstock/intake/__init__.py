@@ -1,1 +1,1 @@
-"""Intake: nodes that programs bring, one at a time or in batches, recorded with their work."""
+"""Intake: nodes that programs send, one at a time or in batches, recorded with their work."""

@@ -1,1 +1,1 @@
-"""Work in child processes that can be killed: one bad input costs itself and nothing else."""
+"""Work in child processes that can be killed: an input that hangs or crashes fails alone."""

@@ -1,28 +1,70 @@
-"""Child processes that can be killed, shared by every kind of work that may go wrong in them."""
+"""A pool of child processes that can be killed: an input that hangs or crashes fails alone."""
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
 from penstock.documents import Fault
-from penstock.errors import Interrupted
-from penstock.isolation.child import prepare_child, run_chunk
-from penstock.isolation.chunks import Chunk, plan_chunks
-from penstock.isolation.job import Input, Job, Result
-from penstock.isolation.processes import child_context
-from penstock.isolation.verdicts import crash_fault, oversize_fault, restart_fault, timeout_fault
+from penstock.errors import ErrorClass, Interrupted
+from penstock.isolation.child import child_context, crash_fault, prepare_child, run_chunk
 
 if TYPE_CHECKING:
     from pebble import ProcessFuture, ProcessPool
 
-# A chunk is short work, so a long one is suspect; its inputs then get the full time, alone.
+    # The result of a chunk, and the children it was sent to.
+    Sent = tuple[ProcessFuture[list[Any]], ProcessPool]
+
+Input = TypeVar("Input")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class ChildTask(Generic[Input, Result]):
+    """A function to call on every input, with the words for messages about it."""
+
+    function: str
+    """`module:function`, for children to find it by. It takes an input and the options by name,
+    and returns a Result or a Fault, or raises DocumentFault."""
+    doing: str
+    """What the function does, for messages: "extracting its text"."""
+    name_of: Callable[[Input], str]
+    """The name of an input, for messages."""
+    size_of: Callable[[Input], int]
+    """About how many bytes an input takes in a message."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+CHUNK_INPUTS = 16
+CHUNK_BYTES = 4 * 1024 * 1024
+CHUNKS_PER_PROCESS = 3
+# Inputs that are sent in one message, with their indexes in the batch.
+Chunk: TypeAlias = list[tuple[int, Input]]
+
+
+def plan_chunks(
+    inputs: Sequence[tuple[int, Input]], size_of: Callable[[Input], int], processes: int
+) -> list[Chunk[Input]]:
+    """Chunks large enough to make messages cheap and small enough to keep all children busy."""
+    most = max(1, min(CHUNK_INPUTS, len(inputs) // (processes * CHUNKS_PER_PROCESS)))
+    chunks: list[Chunk[Input]] = []
+    total = 0
+    for index, one in inputs:
+        size = size_of(one)
+        if not chunks or len(chunks[-1]) == most or total + size > CHUNK_BYTES:
+            chunks.append([])
+            total = 0
+        chunks[-1].append((index, one))
+        total += size
+    return chunks
+
+
+# A chunk that takes longer is split; its inputs then get the full time, each alone.
 CHUNK_SECONDS = 30.0
-# Libraries leak a little, and a fresh child costs next to nothing.
+# Libraries leak a little, and a new child is cheap.
 CHUNKS_PER_CHILD = 100
 # A child holds an input in several forms at once: message, bytes, characters, tree.
 MEMORY_PER_BYTE = 8
@@ -32,7 +74,7 @@ STALL_GRACE_SECONDS = 60.0
 
 
 class ChildPool:
-    """Child processes that do jobs; safe to use from several threads."""
+    """Child processes for tasks; safe to use from several threads."""
 
     def __init__(
         self,
@@ -55,16 +97,11 @@ class ChildPool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Stop the children; a call that still waits for them raises Interrupted."""
+        """Stop the children; a call that waits for them raises Interrupted."""
         with self._lock:
             self._closed = True
             children, self._children = self._children, None
@@ -72,8 +109,8 @@ class ChildPool:
             children.stop()  # type: ignore[no-untyped-call]
             children.join()
 
-    def map(self, job: Job[Input, Result], inputs: Sequence[Input]) -> list[Result | Fault]:
-        """The result of each input, or what is wrong with it, in the order given."""
+    def map(self, job: ChildTask[Input, Result], inputs: Sequence[Input]) -> list[Result | Fault]:
+        """The result of each input or its fault, in the order given."""
         outcomes: dict[int, Result | Fault] = dict(self._refuse_oversized(job, inputs))
         accepted = [(i, one) for i, one in enumerate(inputs) if i not in outcomes]
         chunks = plan_chunks(accepted, job.size_of, self._processes)
@@ -81,89 +118,94 @@ class ChildPool:
             if chunks:
                 chunks = self._run_round(job, chunks, outcomes)
         for chunk in chunks:
-            for index, one in zip(chunk.indexes, chunk.inputs, strict=True):
-                outcomes[index] = restart_fault(job.name_of(one), job.doing)
+            for index, one in chunk:
+                ended = f"the processes {job.doing} ended several times before its turn"
+                outcomes[index] = Fault(ErrorClass.UNKNOWN, f"{job.name_of(one)}: {ended}")
         return [outcomes[index] for index in range(len(inputs))]
 
     def _refuse_oversized(
-        self, job: Job[Input, Result], inputs: Sequence[Input]
+        self, job: ChildTask[Input, Result], inputs: Sequence[Input]
     ) -> Iterator[tuple[int, Fault]]:
         most = self._memory_bytes // MEMORY_PER_BYTE
         for index, one in enumerate(inputs):
             size = job.size_of(one)
             if size > most:
-                yield index, oversize_fault(job.name_of(one), size, most)
+                message = (
+                    f"{job.name_of(one)}: {size} bytes, more than the {most} that fit into the "
+                    "memory of a child process"
+                )
+                yield index, Fault(ErrorClass.TOO_LARGE, message)
 
     def _run_round(
         self,
-        job: Job[Input, Result],
+        job: ChildTask[Input, Result],
         chunks: list[Chunk[Input]],
         outcomes: dict[int, Result | Fault],
     ) -> list[Chunk[Input]]:
-        """Fill in what can be told now; return what has to run again, one input at a time."""
+        """Add the outcomes of this round; return what has to run again, one input at a time."""
         again: list[Chunk[Input]] = []
-        sent = [(chunk, self._send(job, chunk)) for chunk in chunks]
-        for chunk, ticket in sent:
-            results = self._collect(job, chunk, ticket)
+        for chunk, sent in [(chunk, self._send(job, chunk)) for chunk in chunks]:
+            results = self._collect(job, chunk, sent)
             if results is None:
-                again += chunk.split()
+                again += [[one] for one in chunk]
             else:
-                outcomes.update(zip(chunk.indexes, results, strict=True))
+                outcomes.update(zip((index for index, _ in chunk), results, strict=True))
         return again
 
     def _collect(
-        self, job: Job[Input, Result], chunk: Chunk[Input], ticket: "Ticket | None"
+        self, job: ChildTask[Input, Result], chunk: Chunk[Input], sent: "Sent | None"
     ) -> Sequence[Result | Fault] | None:
-        """The chunk's outcomes, or None when nobody can tell whose fault it was."""
+        """The chunk's outcomes, or None when it is unknown which input failed."""
         from pebble import ProcessExpired
 
-        name = job.name_of(chunk.inputs[0])
+        name = job.name_of(chunk[0][1])
         try:
-            return None if ticket is None else self._wait(ticket)
+            return None if sent is None else self._wait(*sent)
         except TimeoutError:
-            fault = timeout_fault(name, job.doing, self._timeout_seconds)
+            message = f"{name}: {job.doing} was stopped after {self._timeout_seconds:g} s"
+            fault = Fault(ErrorClass.TIMEOUT, message)
         except ProcessExpired as error:
             fault = crash_fault(name, job.doing, error.exitcode)
         except BrokenProcessPool:
             return None
-        return [fault] if chunk.alone else None
+        return [fault] if len(chunk) == 1 else None
 
-    def _send(self, job: Job[Input, Result], chunk: Chunk[Input]) -> "Ticket | None":
+    def _send(self, job: ChildTask[Input, Result], chunk: Chunk[Input]) -> "Sent | None":
+        """Send a chunk; None when the children have just broken: the next round starts new ones."""
         children = self._running_children()
         seconds = self._timeout_seconds
-        named = [(job.name_of(one), one) for one in chunk.inputs]
+        named = [(job.name_of(one), one) for _, one in chunk]
         try:
             future = children.schedule(
                 run_chunk,
                 args=(named, job.function, dict(job.options), job.doing),
-                timeout=seconds if chunk.alone else min(seconds, CHUNK_SECONDS),
+                timeout=seconds if len(chunk) == 1 else min(seconds, CHUNK_SECONDS),
             )
         except RuntimeError:
-            return None  # the children broke this very moment; the next round starts new ones
+            return None
         self._note_progress()
         future.add_done_callback(self._note_progress)
-        return Ticket(future, children)
+        return future, children
 
-    def _wait(self, ticket: "Ticket") -> list[Any]:
-        while not ticket.future.done():
-            wait([ticket.future], timeout=1.0)
-            if ticket.future.done():
+    def _wait(self, future: "ProcessFuture[list[Any]]", children: "ProcessPool") -> list[Any]:
+        while not future.done():
+            wait([future], timeout=1.0)
+            if future.done():
                 break
             if self._closed:
-                raise Interrupted("the pool of child processes was closed while work was in it")
-            if self._has_stalled():
-                self._drop(ticket.children)
-            if ticket.children is not self._children:
+                raise Interrupted("the pool of child processes was closed during work")
+            # A child killed in the middle of a message leaves the shared pipe unusable.
+            quiet_seconds = time.monotonic() - self._last_progress
+            if quiet_seconds > self._timeout_seconds + STALL_GRACE_SECONDS:
+                with self._lock:
+                    if self._children is children:
+                        self._retire()
+            if children is not self._children:
                 raise BrokenProcessPool("the children were replaced")
-        return ticket.future.result()
+        return future.result()
 
     def _note_progress(self, *_: object) -> None:
         self._last_progress = time.monotonic()
-
-    def _has_stalled(self) -> bool:
-        """A child killed in the middle of a message leaves the pipe they share unusable."""
-        quiet_seconds = time.monotonic() - self._last_progress
-        return quiet_seconds > self._timeout_seconds + STALL_GRACE_SECONDS
 
     def _running_children(self) -> "ProcessPool":
         with self._lock:
@@ -175,13 +217,8 @@ class ChildPool:
                 self._children = self._start_children()
             return self._children
 
-    def _drop(self, children: "ProcessPool") -> None:
-        with self._lock:
-            if self._children is children:
-                self._retire()
-
     def _retire(self) -> None:
-        """Have broken children stopped in the background, since that may take its time."""
+        """Stop broken children in the background, since that may take time."""
         children, self._children = self._children, None
         if children is not None:
             children.stop()  # type: ignore[no-untyped-call]
@@ -198,11 +235,3 @@ class ChildPool:
             initargs=(self._memory_bytes, self._warmup),
             context=child_context(self._warmup),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Ticket:
-    """A chunk on its way, and the children it was given to."""
-
-    future: "ProcessFuture[list[Any]]"
-    children: "ProcessPool"

@@ -1,32 +1,107 @@
-"""A cheap model first, a stronger one when its answer is not good enough."""
+"""The model chain: a cheap model first, a stronger one when its answer is not good enough; and what
+their calls cost."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from penstock.documents import Extraction, ExtractionRequest, Fault, ModelCall
-from penstock.errors import ErrorClass, StagePaused
-from penstock.llm.answers import judge_answer
-from penstock.llm.asking import STAGE, Asker, Reply
-from penstock.llm.cleaning import Caps
-from penstock.llm.extractor import INPUT_CUT, Outcome, Question, cut_text, prepare_question
-from penstock.llm.ledger import Ledger
-from penstock.llm.prices import Price, cost_of
-from penstock.llm.trouble import CallFailed, ModelGone, MustWait, NotWanted, TooLong, Unreached
+from penstock.errors import ConfigurationError, ErrorClass, StagePaused
+from penstock.llm.answers import Caps, judge_answer
+from penstock.llm.caller import (
+    STAGE,
+    CallFailed,
+    CallNotNeeded,
+    EndpointDown,
+    EndpointUnreachable,
+    InputTooLong,
+    ModelCaller,
+    ModelNotFound,
+    ModelReply,
+    MustWait,
+)
+from penstock.llm.prompts import INPUT_CUT, Outcome, PreparedRequest, cut_text, prepare_request
+from penstock.settings import RETIRED_MODELS
 
 log = logging.getLogger(__name__)
 ACCEPTED = "accepted"
 TRUNCATED = "truncated"
-# The fallback had nothing better, so what the primary said is kept although it is unsure.
+UNANSWERED = "no model gave a usable answer"
+# The fallback gave nothing better, so the primary's answer is kept despite its low confidence.
 KEPT_PRIMARY = "kept_primary"
-# A model that is gone may come back, or was never gone but for a moment.
-GONE_SECONDS = 600.0
+# A missing model is tried again after this time: the error may have been a passing one.
+NOT_FOUND_SECONDS = 600.0
 CHARS_PER_TOKEN = 4
 # While one thread judges and records its answer, another may use its slot at the endpoint.
 THREADS_PER_SLOT = 2
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Dollars for a million tokens of prompt, of completion, and of prompt from the cache."""
+
+    prompt: float
+    completion: float
+    cached: float
+
+    def cost(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int) -> float:
+        fresh = max(prompt_tokens - cached_tokens, 0)
+        dollars = fresh * self.prompt + cached_tokens * self.cached
+        return (dollars + completion_tokens * self.completion) / _MILLION
+
+
+PRICES = {
+    "openai/gpt-oss-20b": Price(0.075, 0.30, 0.0375),
+    "openai/gpt-oss-120b": Price(0.15, 0.60, 0.075),
+}
+
+
+def price_table(entries: tuple[str, ...]) -> dict[str, Price]:
+    """The built-in prices, replaced and completed by `model=prompt/completion[/cached]`."""
+    return PRICES | dict(map(_read_price, entries))
+
+
+def _read_price(entry: str) -> tuple[str, Price]:
+    model, _, figures = entry.partition("=")
+    try:
+        prompt, completion, *rest = numbers = [float(figure) for figure in figures.split("/")]
+        if rest[1:] or not model.strip() or not all(0 <= one < math.inf for one in numbers):
+            raise ValueError
+    except ValueError:
+        raise ConfigurationError(
+            f"EXTRACTION_PRICES: {entry!r} is not a price: write model=prompt/completion or "
+            "model=prompt/completion/cached, in dollars for a million tokens"
+        ) from None
+    return model.strip(), Price(prompt, completion, rest[0] if rest else prompt)
+
+
+def cost_of(
+    prices: Mapping[str, Price], model: str, prompt: int, completion: int, cached: int
+) -> float:
+    """The cost of one call; 0 for a model without a price."""
+    price = prices.get(model)
+    return price.cost(prompt, completion, cached) if price else 0.0
+
+
+class Ledger(Protocol):
+    """Records calls and answers as they come, so that neither is lost however the batch ends."""
+
+    def spending(
+        self, request: ExtractionRequest, about_usd: float
+    ) -> AbstractContextManager[None]:
+        """Around a call that will cost about so much. Entering raises BudgetSpent when the calls
+        of this document's run have used up its budget, CallNotNeeded when the run has ended."""
+
+    def record(self, request: ExtractionRequest, call: ModelCall) -> None: ...
+
+    def keep(self, request: ExtractionRequest, answer: Extraction) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,44 +123,45 @@ class ChainSettings:
 
 
 @dataclass(slots=True)
-class _Tried:
-    """What came of one question so far."""
+class _Attempt:
+    """One document, and what the models answered so far."""
 
-    question: Question
-    reason: str | None = None
+    request: ExtractionRequest
+    prepared: PreparedRequest
+    fallback_reason: str | None = None
     """Why the first model's answer was not taken."""
     usable: Extraction | None = None
     failures: list[str] = field(default_factory=list)
     kinds: list[ErrorClass] = field(default_factory=list)
-    unreached: bool = True
-    """Whether nobody has even heard the question."""
+    unreachable: bool = True
+    """Whether no call has reached the endpoint."""
     calls: list[ModelCall] = field(default_factory=list)
 
-    def note(self, reason: str, message: str, kind: ErrorClass = ErrorClass.UNKNOWN) -> None:
-        self.reason = self.reason or reason
+    def add_failure(self, reason: str, message: str, kind: ErrorClass = ErrorClass.UNKNOWN) -> None:
+        self.fallback_reason = self.fallback_reason or reason
         self.failures.append(message)
         self.kinds.append(kind)
 
     @property
     def kind(self) -> ErrorClass:
-        """Of the last failure that another attempt may mend, if there is one."""
+        """Of the last failure that may pass with another attempt, if there is one."""
         return next((kind for kind in reversed(self.kinds) if not kind.permanent), self.kinds[-1])
 
     @property
     def unanswered(self) -> bool:
-        """Whether no model said anything at all."""
+        """Whether no model answered at all."""
         return set(self.kinds) <= {ErrorClass.TIMEOUT, ErrorClass.UNAVAILABLE}
 
 
 class ModelChain:
-    """An extractor that asks models; see `penstock.llm.extractor.Extractor`."""
+    """An extractor that calls models; see `penstock.llm.prompts.Extractor`."""
 
-    def __init__(self, settings: ChainSettings, asker: Asker, ledger: Ledger) -> None:
+    def __init__(self, settings: ChainSettings, caller: ModelCaller, ledger: Ledger) -> None:
         self._settings = settings
-        self._asker = asker
+        self._caller = caller
         self._ledger = ledger
         self._lock = threading.Lock()
-        self._gone: dict[str, tuple[float, str]] = {}
+        self._not_found: dict[str, tuple[float, str]] = {}
         self._threads = ThreadPoolExecutor(
             settings.concurrency * THREADS_PER_SLOT, thread_name_prefix="penstock-llm"
         )
@@ -98,186 +174,160 @@ class ModelChain:
     def extract(self, requests: Sequence[ExtractionRequest]) -> list[Outcome]:
         """One outcome per request, in order. A stage that cannot work raises StagePaused; answers
         that came before that are kept."""
-        self._asker.check_stopping()
-        prepared = [prepare_question(one, self._settings.max_input_chars) for one in requests]
-        asked: dict[int, Future[Outcome]] = {
-            index: self._threads.submit(self._answer, request, question)
-            for index, (request, question) in enumerate(zip(requests, prepared, strict=True))
-            if isinstance(question, Question)
-        }
-        _wait_for(asked.values())
-        return [
-            asked[index].result() if isinstance(one, Question) else one
-            for index, one in enumerate(prepared)
+        self._caller.check_stopping()
+        prepared = [prepare_request(one, self._settings.max_input_chars) for one in requests]
+        outcomes = [
+            self._threads.submit(self._extract_one, request, one)
+            if isinstance(one, PreparedRequest)
+            else one
+            for request, one in zip(requests, prepared, strict=True)
         ]
+        _wait_for([one for one in outcomes if isinstance(one, Future)])
+        return [one.result() if isinstance(one, Future) else one for one in outcomes]
 
     def close(self) -> None:
-        """Stop waiting and asking: whoever waits for answers gets Interrupted."""
-        self._asker.close()
-        # Not cancelled: `wait` would wait for ever for those that nobody takes up any more.
+        """Stop waiting and calling: threads that wait for answers get Interrupted."""
+        self._caller.close()
+        # Not cancelled: `wait` would wait for ever for futures that no thread takes up any more.
         self._threads.shutdown(wait=False)
 
-    def _answer(self, request: ExtractionRequest, question: Question) -> Outcome:
-        tried = _Tried(question)
+    def _extract_one(self, request: ExtractionRequest, prepared: PreparedRequest) -> Outcome:
+        attempt = _Attempt(request, prepared)
         try:
-            self._asker.check_endpoint()
-            found = self._try_models(request, tried)
+            self._caller.check_endpoint()
+            found = self._try_models(attempt)
+        except EndpointDown as down:
+            message = str(down)
+            return Fault(ErrorClass.UNAVAILABLE, message, down.seconds, costs_nothing=True)
         except MustWait as wait:
             return Fault(ErrorClass.RATE_LIMITED, str(wait), wait.seconds)
-        except NotWanted as ended:
+        except CallNotNeeded as ended:
             return Fault(ErrorClass.UNAVAILABLE, str(ended))
         if found is not None:
             self._ledger.keep(request, found)
             return found
-        if not tried.failures:
-            return self._answer(request, question)  # every model turned out to be gone: say so
-        return Fault(tried.kind, f"no model gave a usable answer: {'; '.join(tried.failures)}")
+        if not attempt.failures:
+            # Every model turned out to be missing: the second time this raises StagePaused.
+            return self._extract_one(request, prepared)
+        return Fault(attempt.kind, f"{UNANSWERED}: {'; '.join(attempt.failures)}")
 
-    def _try_models(self, request: ExtractionRequest, tried: _Tried) -> Extraction | None:
+    def _try_models(self, attempt: _Attempt) -> Extraction | None:
         """The first answer that is good enough, else the best that can be used."""
         for model in self._usable_models():
-            found = self._try_model(model, request, tried)
+            found = self._try_model(model, attempt)
             if found is not None:
                 return found
-        if tried.failures and tried.unanswered:
-            self._asker.note_silence("; ".join(tried.failures) if tried.unreached else None)
-        return tried.usable
+        if attempt.failures and attempt.unanswered:
+            message = "; ".join(attempt.failures)
+            self._caller.record_no_answer(message, unreachable=attempt.unreachable)
+        return attempt.usable
 
-    def _try_model(
-        self, model: str, request: ExtractionRequest, tried: _Tried
-    ) -> Extraction | None:
-        """The model's answer if it is good enough; why not is noted in `tried`."""
-        if tried.failures:
+    def _try_model(self, model: str, attempt: _Attempt) -> Extraction | None:
+        """The model's answer if it is good enough; if not, the reason is added to `attempt`."""
+        if attempt.failures:
             log.info(
                 "Falling back to larger model: node %s, model %s, reason %s",
-                request.node_id,
+                attempt.request.node_id,
                 model,
-                tried.reason,
+                attempt.fallback_reason,
             )
         try:
-            reply = self._ask(model, request, tried)
-        except ModelGone as gone:
-            self._retire(model, str(gone))
+            reply = self._call(model, attempt, self._settings.max_tokens)
+            if reply.truncated:
+                self._record(model, attempt, reply, TRUNCATED)
+                reply = self._call(model, attempt, 2 * self._settings.max_tokens)
+        except ModelNotFound as error:
+            self._leave_out(model, str(error))
             return None
         except CallFailed as failed:
-            self._record(request, tried, model, failed.seconds, failed.reason)
-            tried.note(failed.reason, str(failed), failed.kind)
-            tried.unreached = tried.unreached and isinstance(failed, Unreached)
+            reply = ModelReply(None, False, 0, 0, 0, failed.seconds)
+            self._record(model, attempt, reply, failed.reason)
+            attempt.add_failure(failed.reason, str(failed), failed.kind)
+            attempt.unreachable &= isinstance(failed, EndpointUnreachable)
             return None
         if reply.truncated:
-            tried.note(TRUNCATED, f"{model}: the answer was cut short twice")
-            self._record(request, tried, model, reply, TRUNCATED)
+            attempt.add_failure(TRUNCATED, f"{model}: the answer was cut short twice")
+            self._record(model, attempt, reply, TRUNCATED)
             return None
-        return self._judge(model, request, reply, tried)
+        return self._judge(model, attempt, reply)
 
-    def _judge(
-        self, model: str, request: ExtractionRequest, reply: Reply, tried: _Tried
-    ) -> Extraction | None:
+    def _judge(self, model: str, attempt: _Attempt, reply: ModelReply) -> Extraction | None:
         s = self._settings
-        judged = judge_answer(tried.question.profile, reply.content, s.caps, s.threshold)
-        self._record(request, tried, model, reply, judged.reason or ACCEPTED)
+        judged = judge_answer(attempt.prepared.profile, reply.content, s.caps, s.threshold)
+        self._record(model, attempt, reply, judged.reason or ACCEPTED)
         if judged.fields is None or judged.confidence is None:
-            tried.note(str(judged.reason), f"{model}: {judged.reason}")
+            attempt.add_failure(str(judged.reason), f"{model}: {judged.reason}")
             return None
         found = Extraction(
             judged.fields,
             judged.confidence,
             model,
-            calls=tuple(tried.calls),
-            fallback_reason=tried.reason,
-            marks=tried.question.marks,
+            calls=tuple(attempt.calls),
+            fallback_reason=attempt.fallback_reason,
+            marks=attempt.prepared.marks,
         )
         if judged.reason is None:
-            which = "primary" if model == s.primary else "fallback"
             log.info(
                 "Extraction succeeded with %s model: node %s, model %s",
-                which,
-                request.node_id,
+                "primary" if model == s.primary else "fallback",
+                attempt.request.node_id,
                 model,
             )
             return found
-        tried.note(judged.reason, f"{model}: {judged.reason} ({judged.confidence:g})")
-        if tried.usable is None or found.confidence > tried.usable.confidence:
+        attempt.add_failure(judged.reason, f"{model}: {judged.reason} ({judged.confidence:g})")
+        if attempt.usable is None or found.confidence > attempt.usable.confidence:
             marks = (*found.marks, KEPT_PRIMARY) if model == s.primary else found.marks
-            tried.usable = replace(found, fallback_reason=judged.reason, marks=marks)
+            attempt.usable = replace(found, fallback_reason=judged.reason, marks=marks)
         return None
 
-    def _ask(self, model: str, request: ExtractionRequest, tried: _Tried) -> Reply:
-        """One reply; a question that is too long is asked once more in half its length, an answer
-        that was cut short once more with twice the room."""
-        room = self._settings.max_tokens
-        reply = self._ask_shrinking(model, request, tried, room)
-        if not reply.truncated:
-            return reply
-        self._record(request, tried, model, reply, TRUNCATED)
-        # What an endpoint takes may be the sum of question and answer.
-        return self._ask_shrinking(model, request, tried, 2 * room)
-
-    def _ask_shrinking(
-        self, model: str, request: ExtractionRequest, tried: _Tried, room: int
-    ) -> Reply:
+    def _call(self, model: str, attempt: _Attempt, max_tokens: int) -> ModelReply:
+        """One reply; a text that is too long is sent once more at half its length. That may also
+        help an answer with more room: some endpoints limit the sum of both."""
         try:
-            return self._ask_once(model, request, tried.question, room)
-        except TooLong:
-            tried.question = _halved(tried.question)
+            return self._call_once(model, attempt, max_tokens)
+        except InputTooLong:
+            whole = attempt.prepared
+            text = cut_text(whole.text, len(whole.text) // 2)
+            marks = tuple(dict.fromkeys((*whole.marks, INPUT_CUT)))
+            attempt.prepared = replace(whole, text=text, marks=marks)
         try:
-            return self._ask_once(model, request, tried.question, room)
-        except TooLong as again:
+            return self._call_once(model, attempt, max_tokens)
+        except InputTooLong as again:
             raise CallFailed("too_large", str(again), ErrorClass.TOO_LARGE) from again
 
-    def _ask_once(
-        self, model: str, request: ExtractionRequest, question: Question, room: int
-    ) -> Reply:
-        tokens = len(question.text) // CHARS_PER_TOKEN
-        about_usd = cost_of(self._settings.prices, model, tokens, room // 4, 0)
-        with self._ledger.spending(request, about_usd):
-            return self._asker.ask(model, question, room)
+    def _call_once(self, model: str, attempt: _Attempt, max_tokens: int) -> ModelReply:
+        tokens = len(attempt.prepared.text) // CHARS_PER_TOKEN
+        about_usd = cost_of(self._settings.prices, model, tokens, max_tokens // 4, 0)
+        with self._ledger.spending(attempt.request, about_usd):
+            return self._caller.call(model, attempt.prepared, max_tokens)
 
-    def _record(
-        self,
-        request: ExtractionRequest,
-        tried: _Tried,
-        model: str,
-        came: Reply | float,
-        outcome: str,
-    ) -> None:
-        """Write down a reply, or a call that failed after so many seconds."""
-        reply = came if isinstance(came, Reply) else Reply(None, False, 0, 0, 0, came)
+    def _record(self, model: str, attempt: _Attempt, reply: ModelReply, outcome: str) -> None:
         prompt, completion = reply.prompt_tokens, reply.completion_tokens
         cached = reply.cached_tokens
-        call = ModelCall(
-            model=model,
-            prompt_tokens=prompt,
-            completion_tokens=completion,
-            cached_tokens=cached,
-            seconds=reply.seconds,
-            cost_usd=cost_of(self._settings.prices, model, prompt, completion, cached),
-            outcome=outcome,
-        )
-        tried.calls.append(call)
-        self._ledger.record(request, call)
+        cost_usd = cost_of(self._settings.prices, model, prompt, completion, cached)
+        call = ModelCall(model, prompt, completion, reply.seconds, cost_usd, outcome, cached)
+        attempt.calls.append(call)
+        self._ledger.record(attempt.request, call)
 
     def _usable_models(self) -> list[str]:
         now = time.monotonic()
         with self._lock:
-            gone = {model: said for model, (until, said) in self._gone.items() if until > now}
-        left = [model for model in self._settings.models if model not in gone]
+            missing = {m: message for m, (until, message) in self._not_found.items() if until > now}
+        left = [model for model in self._settings.models if model not in missing]
         if not left:
-            raise StagePaused(STAGE, no_model_left(self._settings, gone))
+            raise StagePaused(STAGE, _no_model_left(self._settings, missing))
         return left
 
-    def _retire(self, model: str, said: str) -> None:
+    def _leave_out(self, model: str, message: str) -> None:
         with self._lock:
-            known = model in self._gone
-            self._gone[model] = (time.monotonic() + GONE_SECONDS, said)
+            known = model in self._not_found
+            self._not_found[model] = (time.monotonic() + NOT_FOUND_SECONDS, message)
         if not known:
-            log.warning("a model cannot be used and is left out: %s", said)
+            log.warning("a model cannot be used and is left out: %s", message)
 
 
-def no_model_left(settings: ChainSettings, gone: Mapping[str, str]) -> str:
-    """What to change, and to what, when the endpoint knows none of the models."""
-    from penstock.settings import RETIRED_MODELS
-
+def _no_model_left(settings: ChainSettings, missing: Mapping[str, str]) -> str:
+    """What to change, and to what, when the endpoint has none of the models."""
     named = {
         "EXTRACTION_PRIMARY_MODEL": settings.primary,
         "EXTRACTION_FALLBACK_MODEL": settings.fallback,
@@ -288,17 +338,11 @@ def no_model_left(settings: ChainSettings, gone: Mapping[str, str]) -> str:
         else f"set {env} to a model that the endpoint has"
         for env, model in named.items()
     )
-    return f"no usable model is left ({'; '.join(gone.values())}): {advice}"
-
-
-def _halved(question: Question) -> Question:
-    text = cut_text(question.text, len(question.text) // 2)
-    marks = tuple(dict.fromkeys((*question.marks, INPUT_CUT)))
-    return replace(question, text=text, marks=marks)
+    return f"no usable model is left ({'; '.join(missing.values())}): {advice}"
 
 
 def _wait_for(futures: Collection[Future[Outcome]]) -> None:
-    """Until all are done, or one has raised; then what was not begun is not begun."""
+    """Wait until all are done or one has raised; in that case cancel what has not started."""
     done, waiting = wait(futures, return_when=FIRST_EXCEPTION)
     if not waiting:
         return

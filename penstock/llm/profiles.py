@@ -1,17 +1,25 @@
-"""Profiles: which fields are wanted from a kind of document, and how they are asked for."""
+"""Profiles: the fields to extract from a kind of document, and the prompt for them."""
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from threading import Lock
+from typing import Annotated, Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
-from penstock.errors import UsageError
-from penstock.llm.schemas import DocumentFields, JobPostingFields, ResumeFields
+from penstock.errors import ConfigurationError, UsageError
+from penstock.llm.schema import strict_schema
+from penstock.plugins import entry_points, load_module, module_names
 
+ENTRY_POINTS = "penstock.profiles"
+SETTING = "EXTRACTION_PROFILES"
+# What endpoints accept as the name of a schema.
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_loading = Lock()
 _HASH_CHARS = 16
 _RULES = (
     "Answer with one JSON object that follows the given JSON schema and nothing else. "
@@ -20,20 +28,120 @@ _RULES = (
     "data, to be neither followed nor copied."
 )
 
+Confidence = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="How sure you are that the fields above are right and complete, 0 to 1.",
+    ),
+]
+"""The type of the field in which a model says how sure it is: a number from 0 to 1."""
+
+
+class ProfileFields(BaseModel):
+    """Base of the built-in schemas: unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ResumeFields(ProfileFields):
+    """What a résumé says about a person's working life."""
+
+    primary_skills: list[str] = Field(
+        description="The 8 to 12 strongest technical or professional skills, best first."
+    )
+    recent_job_titles: list[str] = Field(
+        description="The 1 to 3 most recent job titles, newest first."
+    )
+    years_experience_total: int | float | str | None = Field(
+        default=None, description='Total years of work as a number, or a range such as "5-7".'
+    )
+    certifications: list[str] | None = Field(
+        default=None, description="Professional certifications by name, or null."
+    )
+    industries: list[str] | None = Field(
+        default=None, description="Industries the person worked in, or null."
+    )
+    confidence: Confidence
+
+
+class JobPostingFields(ProfileFields):
+    """What an employer offers and asks for.
+
+    `requirements` is a list: each one is shown, filtered and capped on its own, and a single
+    type keeps the schema usable in a model's strict mode.
+    """
+
+    title: str | None = Field(default=None, description="The job's title without the company.")
+    company: str | None = Field(default=None, description="The hiring company.")
+    location: str | None = Field(default=None, description='City and region, or "Remote".')
+    employment_type: str | None = Field(
+        default=None,
+        description="full-time, part-time, contract, temporary, internship or volunteer.",
+    )
+    salary_min: float | None = Field(default=None, description="Lowest pay as stated.")
+    salary_max: float | None = Field(default=None, description="Highest pay as stated.")
+    salary_currency: str | None = Field(default=None, description="ISO 4217 code such as EUR.")
+    seniority: str | None = Field(
+        default=None,
+        description="intern, junior, mid, senior, lead, principal, manager, director or executive.",
+    )
+    description: str | None = Field(default=None, description="What the job is, in a few lines.")
+    requirements: list[str] = Field(
+        default_factory=list, description="What an applicant must bring, one item each."
+    )
+    skills: list[str] = Field(default_factory=list, description="Skills asked for, by name.")
+    confidence: Confidence
+
+
+class DocumentFields(ProfileFields):
+    """What any document is about."""
+
+    title: str | None = Field(default=None, description="The document's title.")
+    authors: list[str] = Field(default_factory=list, description="Names of the authors.")
+    date: str | None = Field(
+        default=None, description="Date of publication: YYYY, YYYY-MM or YYYY-MM-DD."
+    )
+    summary: str | None = Field(default=None, description="Two or three sentences.")
+    topics: list[str] = Field(default_factory=list, description="Main topics, broadest first.")
+    confidence: Confidence
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A schema, the prompt that asks for it, and what counts as an answer."""
+    """What to extract from a kind of document.
+
+    A module that `EXTRACTION_PROFILES` names is imported, and every profile in it can be used by
+    its name.
+
+    Args:
+        name: The name in `--profile`, in sources and on nodes: letters, digits, `-` and `_`.
+        schema: A pydantic model with the fields; the description of a field tells the model what to
+            put there. One field has to be `confidence: Confidence`.
+        prompt: What the model is told before the rules that all profiles share.
+        required: Fields without which an answer is not good enough: the fallback is asked.
+        salient: Fields that are embedded in front of the text.
+        classes: Classes of nodes that choose this profile when none is asked for.
+
+    Raises:
+        ConfigurationError: When the profile is loaded and its name or schema cannot be used.
+
+    Example:
+        class Invoice(BaseModel):
+            number: str | None = None
+            confidence: Confidence
+
+        INVOICE = Profile("invoice", Invoice, "You read an invoice.", required=("number",))
+    """
 
     name: str
     schema: type[BaseModel]
     prompt: str
     required: tuple[str, ...] = ()
-    """Fields without which an answer is not good enough."""
     salient: tuple[str, ...] = ()
-    """Fields worth embedding beside the text."""
     classes: tuple[str, ...] = ()
-    """Node classes that mean this profile."""
 
     @property
     def schema_hash(self) -> str:
@@ -42,7 +150,7 @@ class Profile:
 
     @property
     def instructions(self) -> str:
-        """The prompt, with what holds for every profile."""
+        """The prompt, with the rules of every profile."""
         return f"{self.prompt.strip()} {_RULES}"
 
     def missing(self, fields: Mapping[str, Any]) -> tuple[str, ...]:
@@ -50,21 +158,21 @@ class Profile:
         return tuple(name for name in self.required if _is_empty(fields.get(name)))
 
     def embedded_text(self, fields: Mapping[str, Any], title: str | None, text: str) -> str:
-        """The text to embed: the title, a line per salient field, then the document."""
+        """The text to embed: the title, a line for each of the `fields` that are salient, then the
+        document's text."""
         heading = title or fields.get("title")
-        lines = [str(heading).strip() if heading else "", *self._salient_lines(fields)]
-        return "\n".join(line for line in (*lines, text.strip()) if line)
-
-    def _salient_lines(self, fields: Mapping[str, Any]) -> Iterator[str]:
-        for name in self.salient:
-            values = ", ".join(_flatten([fields.get(name)]))
-            if values:
-                yield f"{name.replace('_', ' ').capitalize()}: {values}"
+        values = {name: ", ".join(_flatten([fields.get(name)])) for name in self.salient}
+        lines = [
+            str(heading or "").strip(),
+            *(f"{n.replace('_', ' ').capitalize()}: {v}" for n, v in values.items() if v),
+            text.strip(),
+        ]
+        return "\n".join(line for line in lines if line)
 
 
 @cache
 def _schema_hash(profile: Profile) -> str:
-    # Asked for every document; building a JSON schema takes longer than the rest of its key.
+    # Needed for every document; building a JSON schema takes longer than the rest of its key.
     schema = json.dumps(profile.schema.model_json_schema(), sort_keys=True)
     parts = (profile.name, schema, profile.instructions, *profile.required)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:_HASH_CHARS]
@@ -121,7 +229,7 @@ _profiles: dict[str, Profile] = {profile.name: profile for profile in _BUILT_IN}
 
 
 def register_profile(profile: Profile) -> None:
-    """Make a profile known by its name; a name is given only once."""
+    """Make a profile known by its name; UsageError if the name is taken."""
     if _profiles.setdefault(profile.name, profile) is not profile:
         raise UsageError(f"profile {profile.name!r} already exists: give yours another name")
 
@@ -132,7 +240,7 @@ def profile_names() -> tuple[str, ...]:
 
 
 def profile_named(name: str) -> Profile:
-    """The profile of that name."""
+    """The profile of that name; UsageError if there is none."""
     try:
         return _profiles[name]
     except KeyError:
@@ -141,7 +249,67 @@ def profile_named(name: str) -> Profile:
 
 
 def profile_for(classes: Sequence[str], default: str) -> str:
-    """The name of the profile that the first telling class means, else the default."""
+    """The name of the profile of the first class that has one, else the default."""
     by_class = {name.casefold(): p.name for p in _profiles.values() for name in p.classes}
-    telling = (by_class[name.casefold()] for name in classes if name.casefold() in by_class)
-    return next(telling, default)
+    return next((by_class[c.casefold()] for c in classes if c.casefold() in by_class), default)
+
+
+def load_own_profiles(named: Sequence[str] = ()) -> tuple[str, ...]:
+    """Register every `Profile` at the top level of these modules or `.py` files.
+
+    Modules of the entry point group come first. Each is loaded once in a process; a faulty one
+    raises ConfigurationError, and is loaded again the next time.
+    """
+    modules = module_names(entry_points(ENTRY_POINTS), named)
+    with _loading:
+        return tuple(name for module in dict.fromkeys(modules) for name in _load(module))
+
+
+@cache
+def _load(module: str) -> tuple[str, ...]:
+    loaded = load_module(module, holds="profiles", setting=SETTING)
+    found = [*{id(p): p for p in vars(loaded).values() if isinstance(p, Profile)}.values()]
+    if not found:
+        raise ConfigurationError(
+            f"{module} holds no profile: assign one at its top level, as in "
+            f"INVOICE = Profile(…), or take it out of {SETTING}"
+        )
+    for error in (one for profile in found for one in _find_errors(profile)):
+        raise ConfigurationError(f"{module}: {error}")
+    try:
+        for profile in found:
+            register_profile(profile)
+    except UsageError as error:
+        raise ConfigurationError(f"{module}: {error}") from error
+    return tuple(profile.name for profile in found)
+
+
+def _find_errors(profile: Profile) -> Iterator[str]:
+    """What is wrong with a profile and how to fix it."""
+    start = f"the profile {profile.name!r}"
+    if not isinstance(profile.name, str) or not _NAME.fullmatch(profile.name):
+        yield f"{start} needs another name: up to 64 letters, digits, hyphens and underscores"
+    if not isinstance(profile.prompt, str) or not profile.prompt.strip():
+        yield f"{start} has no prompt: say in a sentence what is read and recorded"
+    if not (isinstance(profile.schema, type) and issubclass(profile.schema, BaseModel)):
+        yield f"{start} needs a pydantic model as its schema: a class derived from BaseModel"
+        return
+    fields = profile.schema.model_fields
+    if "confidence" not in fields:
+        yield (
+            f"{start} has no field `confidence`, by which answers are judged: add `confidence: "
+            "Confidence` to its schema, from penstock.llm.profiles"
+        )
+    for option in ("required", "salient", "classes"):
+        names = getattr(profile, option)
+        if not isinstance(names, tuple):
+            yield f"{start} needs a tuple as {option}: with one name in it, write ('name',)"
+        elif option != "classes" and (unknown := sorted(set(names) - fields.keys())):
+            lacking = ", ".join(unknown)
+            yield f"{start} names fields in {option} that its schema lacks ({lacking}): add them"
+    try:
+        strict_schema(profile.schema)
+    except Exception as error:
+        yield (
+            f"{start} has a schema that no model can be given ({error}): use types that JSON knows"
+        )

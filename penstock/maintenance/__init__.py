@@ -1,1 +1,1 @@
-"""Forgetting what is old, deleting what nobody needs, and giving back the room."""
+"""Maintenance: deletes old rows and unneeded raw bytes, and shrinks the database."""

@@ -1,24 +1,50 @@
-"""Stage `embed`: the last one. What it completes is closed in the run."""
+"""Stage `embed`: the last one; it ends the document's part in its run."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
+from penstock.documents import Fault
 from penstock.embed.embedder import Embedder
-from penstock.faults import reach
+from penstock.errors import ConfigurationError
+from penstock.failpoints import hit
 from penstock.llm.profiles import profile_named, profile_names
-from penstock.pipeline.batches import Line, compute, split_faults, update_nodes
-from penstock.pipeline.choice import profile_of
-from penstock.pipeline.closing import REFRESH, bury, close_documents, close_failed
-from penstock.pipeline.telling import tell, tell_failures
-from penstock.pipeline.vectors import Vectors, embed_older
-from penstock.search.identity import adopt_identity
+from penstock.pipeline.extract import profile_of
+from penstock.pipeline.stage import (
+    Completion,
+    StageContext,
+    compute,
+    split_faults,
+    update_nodes,
+)
+from penstock.queue.items import Claim, Outcome, WorkItem
+from penstock.search.vectors import active_identity, adopt_identity
 from penstock.store.database import Tx
 from penstock.store.schema import embeddings, nodes, texts
-from penstock.work.items import Claim, Outcome, WorkItem
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """The embedder of the settings, and a way to those of other identities."""
+
+    embedder: Embedder
+    others: Callable[[str], Embedder | None]
+
+    @property
+    def identity(self) -> str:
+        return self.embedder.identity
+
+    def older(self, tx: Tx) -> Embedder | None:
+        """The embedder of the vectors that search uses, if it is not our own. New and changed
+        documents get a vector of it too: else they would not be found before the switch."""
+        active = active_identity(tx)
+        return None if active in (None, self.identity) else self.others(str(active))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +61,23 @@ class _Subject:
     unchanged: bool
     other_model: bool
     lacks_older: bool
-    """Search looks among the vectors of an older model, and this has none for its text."""
+    """Search uses the vectors of an older model, and this has none for its text."""
 
     @property
     def empty(self) -> bool:
         return not self.text.strip()
 
-    def story(self, identity: str) -> str:
+    @property
+    def outcome(self) -> Outcome:
+        if self.unchanged:
+            return Outcome.UNCHANGED
+        return Outcome.SKIPPED if self.empty else Outcome.DONE
+
+    def message(self, identity: str) -> str:
         if self.unchanged:
             return "vector kept: what would be embedded is unchanged"
+        if self.empty:
+            return "not embedded: it has no text"
         if not self.embedded_before:
             return f"embedded by {identity}"
         reason = "other model" if self.other_model else "text changed"
@@ -53,149 +87,124 @@ class _Subject:
         )
 
 
-def process_embed(line: Line, claim: Claim, vectors: Vectors) -> Claim:
+def process_embed(context: StageContext, claim: Claim, vectors: Vectors) -> list[WorkItem]:
     """Embed these documents and close them; nothing follows."""
-    items = line.begin(claim, claim.items)
-    reach("embed.begun")
-    with line.database.read() as tx:
+    items = context.begin(claim, claim.items)
+    hit("embed.begun")
+    with context.database.read() as tx:
         older = vectors.older(tx)
-        subjects = _load_subjects(tx, line, items, vectors, older)
-    to_embed = [s for s in subjects if not s.empty and not s.unchanged]
-    computed = compute(line.steps.embed, _keys(to_embed), [s.text for s in to_embed])
-    reach("embed.computed")
+        subjects = _load_subjects(tx, context, items, vectors, older)
+    to_embed = [s for s in subjects if s.outcome is Outcome.DONE]
+    computed = compute(context.steps.embed, _keys(to_embed), [s.text for s in to_embed])
+    hit("embed.computed")
     good, bad = split_faults([s.item for s in to_embed], computed)
     found = {item.id: vector for item, vector in good}
-    for_now = _embed_older(older, subjects) if older is not None else {}
-    _Commit(line, claim, vectors.identity, older).write(subjects, found, for_now, bad)
-    return replace(claim, items=())
+    found_older = {} if older is None else _embed_older(older, subjects)
+    completed = [
+        Completion(s.item, s.outcome, s.message(vectors.identity))
+        for s in subjects
+        if s.outcome is not Outcome.DONE or s.item.id in found
+    ]
+    by_item = {s.item.id: s for s in subjects}
+
+    def write(tx: Tx, done: Sequence[Completion]) -> None:
+        ours = [by_item[one.item.id] for one in done]
+        new = [s for s in ours if s.outcome is Outcome.DONE]
+        if new and older is None:
+            adopt_identity(tx, vectors.identity)
+        _write_vectors(tx, new, vectors.identity, found)
+        _write_statuses(tx, ours, vectors.identity)
+        if older is not None:
+            old = [s for s in ours if s.item.id in found_older]
+            _write_vectors(tx, old, older.identity, found_older, measure_drift=False)
+
+    return context.commit(claim, completed, bad, write)
 
 
 def _embed_older(older: Embedder, subjects: Sequence[_Subject]) -> dict[int, bytes]:
+    """Vectors of the model that search uses now. One that cannot be made is no fault of the
+    document, which is found again after the switch."""
     lacking = [s for s in subjects if s.lacks_older and not s.empty]
     cut = [s.whole[: older.window_chars] for s in lacking]
-    vectors = embed_older(older, _keys(lacking), cut)
-    pairs = zip(lacking, vectors, strict=True)
-    return {s.item.id: vector for s, vector in pairs if vector is not None}
+    try:
+        found = compute(lambda _, some: older.embed(some), _keys(lacking), cut)
+    except ConfigurationError as error:
+        log.warning("new documents are not found by meaning before the switch: %s", error)
+        return {}
+    pairs = zip(lacking, found, strict=True)
+    return {s.item.id: vector for s, vector in pairs if not isinstance(vector, Fault)}
 
 
 def _keys(subjects: Sequence[_Subject]) -> list[str]:
     return [f"{s.item.tenant_id}:{s.hash}" for s in subjects]
 
 
-@dataclass(frozen=True, slots=True)
-class _Commit:
-    """Writes the vectors of one batch, and the ends of its documents, in one transaction."""
-
-    line: Line
-    claim: Claim
-    identity: str
-    older: Embedder | None
-
-    def write(
-        self,
-        subjects: Sequence[_Subject],
-        vectors: Mapping[int, bytes],
-        for_now: Mapping[int, bytes],
-        bad: Sequence[Any],
-    ) -> None:
-        by_item = {subject.item.id: subject for subject in subjects}
-        done = [s.item for s in subjects if s.item.id in vectors]
-        unchanged = [s.item for s in subjects if s.unchanged]
-        empty = [s.item for s in subjects if not s.unchanged and s.empty]
-        queue = self.line.queue
-        with self.line.database.write() as tx:
-            ours = queue.complete(tx, self.claim, done, Outcome.DONE)
-            self._write_vectors(tx, [by_item[item.id] for item in ours], vectors)
-            same = queue.complete(tx, self.claim, unchanged, Outcome.UNCHANGED)
-            update_nodes(tx, [_status_row(tx, item, "ready", None) for item in same])
-            self._write_older(tx, [by_item[item.id] for item in (*ours, *same)], for_now)
-            skipped = queue.complete(tx, self.claim, empty, Outcome.SKIPPED)
-            update_nodes(tx, [_status_row(tx, item, "skipped", "empty_text") for item in skipped])
-            close_documents(tx, [*ours, *same, *skipped])
-            verdicts = queue.fail(tx, self.claim, bad)
-            tell_failures(tx, verdicts)
-            tell(tx, [(item, by_item[item.id].story(self.identity)) for item in (*ours, *same)])
-            tell(tx, [(item, "not embedded: it has no text") for item in skipped])
-            dead = [verdict for verdict in verdicts if verdict.dead]
-            bury(tx, dead)
-            close_failed(tx, dead)
-        self.line.tell([(item, None) for item in (*ours, *same, *skipped)], verdicts)
-
-    def _write_vectors(
-        self, tx: Tx, subjects: Sequence[_Subject], vectors: Mapping[int, bytes]
-    ) -> None:
-        if not subjects:
-            return
-        if self.older is None:
-            adopt_identity(tx, self.identity)
-        before = self._old_vectors(tx, [s.seq for s in subjects if s.embedded_before])
-        rows = [
-            _vector_row(tx, subject, self.identity, vectors[subject.item.id])
-            | {"drift": _drift(before.get(subject.seq), vectors[subject.item.id])}
-            for subject in subjects
-        ]
-        _upsert(tx, rows)
-        update_nodes(tx, [self._node_row(tx, subject) for subject in subjects])
-
-    def _write_older(
-        self, tx: Tx, subjects: Sequence[_Subject], vectors: Mapping[int, bytes]
-    ) -> None:
-        if self.older is None:
-            return
-        identity = self.older.identity
-        rows = [
-            _vector_row(tx, subject, identity, vectors[subject.item.id])
-            for subject in subjects
-            if subject.item.id in vectors
-        ]
-        _upsert(tx, rows)
-
-    def _old_vectors(self, tx: Tx, numbers: Sequence[int]) -> dict[int, bytes]:
-        if not numbers:
-            return {}
-        query = sa.select(embeddings.c.seq, embeddings.c.vector).where(
-            embeddings.c.seq.in_(numbers), embeddings.c.identity == self.identity
-        )
-        return {row.seq: row.vector for row in tx.execute(query)}
-
-    def _node_row(self, tx: Tx, subject: _Subject) -> dict[str, Any]:
-        return _status_row(tx, subject.item, "ready", None) | {
-            "b_embedding_identity": self.identity,
-            "b_embedded_hash": subject.hash,
-            "b_embedded_at": tx.now,
+def _write_vectors(
+    tx: Tx,
+    subjects: Sequence[_Subject],
+    identity: str,
+    vectors: Mapping[int, bytes],
+    *,
+    measure_drift: bool = True,
+) -> None:
+    if not subjects:
+        return
+    numbers = [s.seq for s in subjects if s.embedded_before and measure_drift]
+    c = embeddings.c
+    query = sa.select(c.seq, c.vector).where(c.seq.in_(numbers), c.identity == identity)
+    before = {row.seq: row.vector for row in tx.execute(query)} if numbers else {}
+    rows = [
+        {
+            "seq": s.seq,
+            "identity": identity,
+            "vector": vectors[s.item.id],
+            "drift": _drift(before.get(s.seq), vectors[s.item.id]),
+            "embedded_at": tx.now,
         }
+        for s in subjects
+    ]
+    insert = tx.insert(embeddings)
+    fresh = {name: insert.excluded[name] for name in ("vector", "drift", "embedded_at")}
+    conflict: dict[str, Any] = {"index_elements": ["seq", "identity"], "set_": fresh}
+    tx.execute(insert.on_conflict_do_update(**conflict), rows)
 
 
-def _vector_row(tx: Tx, subject: _Subject, identity: str, vector: bytes) -> dict[str, Any]:
-    return {
-        "seq": subject.seq,
-        "identity": identity,
-        "vector": vector,
-        "drift": None,
-        "embedded_at": tx.now,
-    }
+def _drift(old: bytes | None, new: bytes) -> float | None:
+    """1 − cosine between the vector before and the vector now; both are of unit length."""
+    if old is None:
+        return None
+    import numpy as np
+
+    return float(1.0 - np.dot(np.frombuffer(old, "<f4"), np.frombuffer(new, "<f4")))
 
 
-def _upsert(tx: Tx, rows: Sequence[dict[str, Any]]) -> None:
-    if rows:
-        insert = tx.insert(embeddings)
-        fresh = {name: insert.excluded[name] for name in ("vector", "drift", "embedded_at")}
-        conflict: dict[str, Any] = {"index_elements": ["seq", "identity"], "set_": fresh}
-        tx.execute(insert.on_conflict_do_update(**conflict), rows)
-
-
-def _status_row(tx: Tx, item: WorkItem, status: str, reason: str | None) -> dict[str, Any]:
-    return {
-        "b_id": item.node_id,
-        "b_embedding_status": status,
-        "b_embedding_reason": reason,
-        "b_embedding_error": None,
-        "b_updated_at": tx.now,
-    }
+def _write_statuses(tx: Tx, subjects: Sequence[_Subject], identity: str) -> None:
+    embedded: list[dict[str, Any]] = []
+    others: list[dict[str, Any]] = []
+    for s in subjects:
+        skipped = s.outcome is Outcome.SKIPPED
+        row = {
+            "id": s.item.node_id,
+            "embedding_status": "skipped" if skipped else "ready",
+            "embedding_reason": "empty_text" if skipped else None,
+            "embedding_error": None,
+            "updated_at": tx.now,
+        }
+        if s.outcome is Outcome.DONE:
+            made = {"embedding_identity": identity, "embedded_hash": s.hash}
+            embedded.append(row | made | {"embedded_at": tx.now})
+        else:
+            others.append(row)
+    update_nodes(tx, embedded)
+    update_nodes(tx, others)
 
 
 def _load_subjects(
-    tx: Tx, line: Line, items: Sequence[WorkItem], vectors: Vectors, older: Embedder | None
+    tx: Tx,
+    context: StageContext,
+    items: Sequence[WorkItem],
+    vectors: Vectors,
+    older: Embedder | None,
 ) -> list[_Subject]:
     columns = (
         nodes.c.id,
@@ -217,7 +226,7 @@ def _load_subjects(
         .where(nodes.c.id.in_([item.node_id for item in items]))
     )
     rows = {row.id: row for row in tx.execute(query)}
-    return [_subject(line, item, rows[item.node_id], vectors, older) for item in items]
+    return [_subject(context, item, rows[item.node_id], vectors, older) for item in items]
 
 
 def _has_vector(embedder: Embedder) -> sa.Exists:
@@ -227,12 +236,15 @@ def _has_vector(embedder: Embedder) -> sa.Exists:
 
 
 def _subject(
-    line: Line, item: WorkItem, row: sa.Row[Any], vectors: Vectors, older: Embedder | None
+    context: StageContext,
+    item: WorkItem,
+    row: sa.Row[Any],
+    vectors: Vectors,
+    older: Embedder | None,
 ) -> _Subject:
-    whole = _embedded_text(line, row)
+    whole = _embedded_text(context, row)
     text_hash = _hash(vectors.embedder, whole)
-    identity = vectors.identity
-    same = row.embedding_identity == identity and row.embedded_hash == text_hash
+    same = row.embedding_identity == vectors.identity and row.embedded_hash == text_hash
     known = same or (
         older is not None
         and row.embedding_identity == older.identity
@@ -245,8 +257,8 @@ def _subject(
         whole[: vectors.embedder.window_chars],
         text_hash,
         embedded_before=row.embedded_hash is not None,
-        unchanged=same and row.has_vector and not item.payload.get(REFRESH),
-        other_model=row.embedding_identity != identity,
+        unchanged=same and row.has_vector and not item.payload.refresh,
+        other_model=row.embedding_identity != vectors.identity,
         lacks_older=older is not None and not (known and row.has_older),
     )
 
@@ -257,18 +269,9 @@ def _hash(embedder: Embedder, whole: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _embedded_text(line: Line, row: sa.Row[Any]) -> str:
-    name = profile_of(row, line.default_profile)
+def _embedded_text(context: StageContext, row: sa.Row[Any]) -> str:
+    name = profile_of(row, context.default_profile)
     title, body = row.title or None, row.body or ""
     if name not in profile_names():
         return f"{title or ''}\n{body}".strip()
     return profile_named(name).embedded_text(row.fields, title, body)
-
-
-def _drift(old: bytes | None, new: bytes) -> float | None:
-    """1 − cosine between the vector before and the vector now; both are of unit length."""
-    if old is None:
-        return None
-    import numpy as np
-
-    return float(1.0 - np.dot(np.frombuffer(old, "<f4"), np.frombuffer(new, "<f4")))

@@ -2,231 +2,219 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import sqlalchemy as sa
 
-from penstock.documents import Extraction, ExtractionRequest, ExtractionSkipped, Stage
-from penstock.faults import reach
-from penstock.llm.profiles import profile_named, profile_names
-from penstock.pipeline.batches import Line, compute, split_faults, update_nodes
-from penstock.pipeline.choice import profile_of
-from penstock.pipeline.closing import REFRESH, bury, carry_failure, close_ended
-from penstock.pipeline.ledger import answer_row
+from penstock.documents import Extraction, ExtractionRequest, ExtractionSkipped, ModelCall, Stage
+from penstock.errors import BudgetSpent
+from penstock.failpoints import hit
+from penstock.llm.answers import cap_fields
+from penstock.llm.caller import CallNotNeeded
+from penstock.llm.profiles import profile_for, profile_named, profile_names
+from penstock.pipeline.stage import (
+    Completion,
+    StageContext,
+    compute,
+    split_faults,
+    update_nodes,
+)
 from penstock.pipeline.steps import ExtractionResult
-from penstock.pipeline.telling import tell, tell_failures
-from penstock.store.database import Tx
-from penstock.store.schema import extractions, nodes, texts
-from penstock.work.items import Claim, Outcome, Verdict, WorkItem
+from penstock.queue.items import Claim, Outcome, WorkItem
+from penstock.store.database import Database, Tx
+from penstock.store.schema import ACTIVE_RUN, extractions, model_calls, nodes, runs, texts
+
+# How often a run's status and cost, which other workers change too, are read again.
+LOOK_SECONDS = 1.0
+_PAGE_PROFILE = "document"
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """One document's request, and the key under which its answer is kept for ever."""
+def process_extract(
+    context: StageContext, claim: Claim, stages: Collection[Stage], models: str
+) -> list[WorkItem]:
+    """Extract these documents; the leased items of their embedding, if it is among `stages`.
 
-    item: WorkItem
-    request: ExtractionRequest
-    key: str
-
-
-def process_extract(line: Line, claim: Claim, *, go_on: bool, models: str) -> Claim:
-    """Extract these documents; the claim on their embedding, or an empty one.
-
-    `models` names the chain that answers, as part of the key. What the store already holds, and
-    what stands in this batch twice, is not asked again.
+    `models` names the chain that answers, as part of the key. A request that the store holds an
+    answer for, or that occurs twice in the batch, is not sent again.
     """
-    items = line.begin(claim, claim.items)
-    reach("extract.begun")
-    with line.database.read() as tx:
-        questions = _load_questions(tx, line, items, models)
-        kept, own = _find_kept(tx, questions)
-    asked = {question.key: question for question in questions if question.key not in kept}
-    requests = [question.request for question in asked.values()]
-    results = compute(line.steps.extract, [*asked], requests)
-    reach("extract.answered")
-    answers = kept | dict(zip(asked, results, strict=True))
-    first = own | {question.item.id for question in asked.values()}
-    return _Commit(line, claim, go_on).write(questions, answers, first)
+    items = context.begin(claim, claim.items)
+    hit("extract.begun")
+    with context.database.read() as tx:
+        requests = _load_requests(tx, context, items, models)
+        kept, own = _find_kept(tx, items, requests)
+    asked = {request.key: request for request in requests if request.key not in kept}
+    results = compute(context.steps.extract, [*asked], [*asked.values()])
+    hit("extract.answered")
+    answers: dict[str, ExtractionResult] = kept | dict(zip(asked, results, strict=True))
+    own |= {request.node_id for request in asked.values()}
+    good: list[tuple[WorkItem, Extraction | ExtractionSkipped]]
+    good, bad = split_faults(items, [answers[request.key] for request in requests])
+    completed = [_completion(context, item, answer, item.node_id in own) for item, answer in good]
+    by_node = {request.node_id: request for request in requests}
+
+    def write(tx: Tx, done: Sequence[Completion]) -> None:
+        _write_nodes(tx, context, [(by_node[one.item.node_id], one.result) for one in done])
+        fresh = [one.item.node_id for one in done if one.outcome is Outcome.DONE]
+        _keep_answers(tx, context, [by_node[node_id] for node_id in fresh], answers)
+
+    return context.commit(claim, completed, bad, write, stages)
 
 
-@dataclass(frozen=True, slots=True)
-class _Commit:
-    """Writes the answers of one batch in one guarded transaction."""
-
-    line: Line
-    claim: Claim
-    go_on: bool
-
-    def write(
-        self,
-        questions: Sequence[_Question],
-        answers: Mapping[str, ExtractionResult],
-        first: Collection[int],
-    ) -> Claim:
-        items = [question.item for question in questions]
-        good, bad = split_faults(items, [answers[question.key] for question in questions])
-        by_item = {question.item.id: question for question in questions}
-        skipped = [pair for pair in good if isinstance(pair[1], ExtractionSkipped)]
-        found = [(item, answer) for item, answer in good if isinstance(answer, Extraction)]
-        done = [pair for pair in found if pair[0].id in first]
-        reused = [pair for pair in found if pair[0].id not in first]
-        with self.line.database.write() as tx:
-            ours = self._complete(tx, done, Outcome.DONE, by_item)
-            ours += self._complete(tx, reused, Outcome.REUSED, by_item)
-            ours += self._skip(tx, skipped, by_item)
-            verdicts = self.line.queue.fail(tx, self.claim, bad)
-            tell_failures(tx, verdicts)
-            tell(tx, [(item, _story(item, answers[by_item[item.id].key])) for item in ours])
-            going_on = close_ended(tx, [*ours, *_bury_and_carry(tx, verdicts)])
-            following = self.line.queue.open_next(
-                tx, self.claim, going_on, Stage.EMBED, leased=self.go_on
-            )
-        results: dict[int, Any] = {item.id: answer for item, answer in good}
-        self.line.tell([(item, results[item.id]) for item in ours], verdicts)
-        return following
-
-    def _complete(
-        self,
-        tx: Tx,
-        pairs: Sequence[tuple[WorkItem, Any]],
-        outcome: Outcome,
-        by_item: dict[int, _Question],
-    ) -> list[WorkItem]:
-        ours = self.line.queue.complete(tx, self.claim, [item for item, _ in pairs], outcome)
-        results = {item.id: result for item, result in pairs}
-        if ours:
-            rows = [self._node_row(tx, by_item[item.id], results[item.id]) for item in ours]
-            update_nodes(tx, rows)
-        if ours and outcome is Outcome.DONE:
-            self._keep(tx, [(by_item[item.id], results[item.id]) for item in ours])
-        return ours
-
-    def _skip(
-        self, tx: Tx, pairs: Sequence[tuple[WorkItem, Any]], by_item: dict[int, _Question]
-    ) -> list[WorkItem]:
-        ours = self.line.queue.complete(
-            tx, self.claim, [item for item, _ in pairs], Outcome.SKIPPED
-        )
-        reasons = {item.id: result.reason for item, result in pairs}
-        for item in ours:
-            values = {
-                "profile": by_item[item.id].request.profile,
-                "extraction_status": "skipped",
-                "extraction_reason": reasons[item.id],
-                "extraction_error": None,
-                "extraction_version": self.line.extraction_version,
-                "updated_at": tx.now,
-            }
-            tx.execute(sa.update(nodes).where(nodes.c.id == item.node_id).values(values))
-        return ours
-
-    def _keep(self, tx: Tx, answered: Sequence[tuple[_Question, Extraction]]) -> None:
-        """What a model said is kept from the moment it said so; what rules found, from now."""
-        insert = tx.insert(extractions).on_conflict_do_nothing()
-        # In one order everywhere: two workers with the same keys must not wait for each other.
-        ordered = sorted(answered, key=lambda pair: pair[0].key)
-        version = self.line.extraction_version
-        tx.execute(insert, [answer_row(tx, q.request, answer, version) for q, answer in ordered])
-
-    def _node_row(self, tx: Tx, question: _Question, answer: Extraction) -> dict[str, Any]:
-        return {
-            "b_id": question.item.node_id,
-            "b_profile": question.request.profile,
-            "b_fields": dict(answer.fields),
-            "b_extraction_status": "ready",
-            "b_extraction_reason": ", ".join(answer.marks) or None,
-            "b_extraction_error": None,
-            "b_extraction_model": answer.model,
-            "b_extraction_confidence": answer.confidence,
-            "b_extraction_version": self.line.extraction_version,
-            "b_extracted_at": tx.now,
-            "b_updated_at": tx.now,
-        }
-
-
-def _story(item: WorkItem, answer: ExtractionResult) -> str:
-    if not isinstance(answer, Extraction):
-        return f"Extraction skipped: {getattr(answer, 'reason', '')}"
+def _completion(
+    context: StageContext, item: WorkItem, answer: Extraction | ExtractionSkipped, own: bool
+) -> Completion:
+    if isinstance(answer, ExtractionSkipped):
+        message = f"Extraction skipped: {answer.reason}"
+        return Completion(item, Outcome.SKIPPED, message, answer)
     fell_back = f", fell back because of {answer.fallback_reason}" if answer.fallback_reason else ""
-    return (
+    message = (
         f"Extraction completed: node {item.node_id}, model {answer.model}, "
         f"confidence {answer.confidence:.2f}{fell_back}"
     )
+    capped = replace(answer, fields=cap_fields(answer.fields, context.caps))
+    return Completion(item, Outcome.DONE if own else Outcome.REUSED, message, capped)
 
 
-def _bury_and_carry(tx: Tx, verdicts: Sequence[Verdict]) -> list[WorkItem]:
-    """Dead extractions are embedded all the same; the document ends as an error."""
-    dead = [verdict for verdict in verdicts if verdict.dead]
-    bury(tx, dead)
-    return [carry_failure(verdict) for verdict in dead]
+def _write_nodes(
+    tx: Tx, context: StageContext, found: Sequence[tuple[ExtractionRequest, Any]]
+) -> None:
+    extracted: list[dict[str, Any]] = []
+    skipped: list[dict[str, Any]] = []
+    for request, answer in found:
+        row = {
+            "id": request.node_id,
+            "profile": request.profile,
+            "extraction_error": None,
+            "extraction_version": context.extraction_version,
+            "updated_at": tx.now,
+        }
+        if isinstance(answer, ExtractionSkipped):
+            reason = {"extraction_status": "skipped", "extraction_reason": answer.reason}
+            skipped.append(row | reason)
+            continue
+        values = {
+            "fields": answer.fields,
+            "extraction_status": "ready",
+            "extraction_reason": ", ".join(answer.marks) or None,
+            "extraction_model": answer.model,
+            "extraction_confidence": answer.confidence,
+            "extracted_at": tx.now,
+        }
+        extracted.append(row | values)
+    update_nodes(tx, extracted)
+    update_nodes(tx, skipped)
 
 
-def _load_questions(tx: Tx, line: Line, items: Sequence[WorkItem], models: str) -> list[_Question]:
+def _keep_answers(
+    tx: Tx,
+    context: StageContext,
+    requests: Sequence[ExtractionRequest],
+    answers: Mapping[str, Any],
+) -> None:
+    """A model's answers were kept when they came; those of the rules are kept now."""
+    if requests:
+        # In one order everywhere: two workers with the same keys must not wait for each other.
+        ordered = sorted(requests, key=lambda request: request.key)
+        version = context.extraction_version
+        rows = [_answer_row(tx, request, answers[request.key], version) for request in ordered]
+        tx.execute(tx.insert(extractions).on_conflict_do_nothing(), rows)
+
+
+def _answer_row(
+    tx: Tx, request: ExtractionRequest, answer: Extraction, version: str
+) -> dict[str, Any]:
+    """An answer as it is kept for later requests of the same key."""
+    return {
+        "tenant_id": request.tenant_id,
+        "node_id": request.node_id,
+        "run_id": request.run_id,
+        "cache_key": request.key,
+        "profile": request.profile,
+        "version": version,
+        "model": answer.model,
+        "confidence": answer.confidence,
+        "fallback_reason": answer.fallback_reason,
+        "marks": list(answer.marks),
+        "fields": dict(answer.fields),
+        "extracted_at": tx.now,
+    }
+
+
+def profile_of(node: sa.Row[Any], default: str) -> str:
+    """The node's own profile, else the one of its content's type, else the default.
+
+    A web page that does not say it is a posting is hardly ever what the default is for.
+    """
+    if node.profile:
+        return str(node.profile)
+    kind = node.metadata.get("schema_type")
+    is_page = node.media_type == "text/html"
+    return profile_for([kind] if kind else [], _PAGE_PROFILE if is_page else default)
+
+
+def _load_requests(
+    tx: Tx, context: StageContext, items: Sequence[WorkItem], models: str
+) -> list[ExtractionRequest]:
+    c = nodes.c
     query = (
-        sa.select(
-            nodes.c.id,
-            nodes.c.profile,
-            nodes.c.metadata,
-            nodes.c.media_type,
-            texts.c.title,
-            texts.c.body,
-        )
-        .outerjoin(texts, texts.c.seq == nodes.c.seq)
-        .where(nodes.c.id.in_([item.node_id for item in items]))
+        sa.select(c.id, c.profile, c.metadata, c.media_type, texts.c.title, texts.c.body)
+        .outerjoin(texts, texts.c.seq == c.seq)
+        .where(c.id.in_([item.node_id for item in items]))
     )
     rows = {row.id: row for row in tx.execute(query)}
-    return [_question(line, item, rows[item.node_id], models) for item in items]
+    return [_request(context, item, rows[item.node_id], models) for item in items]
 
 
-def _question(line: Line, item: WorkItem, row: sa.Row[Any], models: str) -> _Question:
-    profile = item.payload.get("profile") or profile_of(row, line.default_profile)
-    request = ExtractionRequest(row.body or "", profile, row.title or None, row.metadata)
-    key = _key(line, item.tenant_id, request, models)
-    if item.payload.get(REFRESH):
-        # Under a key of its own: what the store already holds is not asked for.
-        key = hashlib.sha256(f"{key}:{item.id}".encode()).hexdigest()
-    known = replace(
-        request, key=key, tenant_id=item.tenant_id, node_id=item.node_id, run_id=item.run_id
-    )
-    return _Question(item, known, key)
-
-
-def _key(line: Line, tenant_id: str, request: ExtractionRequest, models: str) -> str:
+def _request(
+    context: StageContext, item: WorkItem, row: sa.Row[Any], models: str
+) -> ExtractionRequest:
+    profile = item.payload.profile or profile_of(row, context.default_profile)
+    # A profile that is no longer known is refused by the extractor, document by document.
+    known = profile in profile_names()
+    title, text = row.title or None, row.body or ""
     parts = [
-        tenant_id,
-        line.extraction_version,
-        _schema_hash(request.profile),
+        item.tenant_id,
+        context.extraction_version,
+        profile_named(profile).schema_hash if known else "unknown",
         models,
-        request.title,
-        dict(request.metadata),
-        request.text,
+        title,
+        dict(row.metadata),
+        text,
     ]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    if item.payload.refresh:
+        # Under a key of its own, so that no kept answer is found.
+        key = hashlib.sha256(f"{key}:{item.id}".encode()).hexdigest()
+    return ExtractionRequest(
+        text, profile, title, row.metadata, key, item.tenant_id, item.node_id, item.run_id
+    )
 
 
-def _schema_hash(profile: str) -> str:
-    # A profile that is no longer known is the extractor's to refuse, document by document.
-    return profile_named(profile).schema_hash if profile in profile_names() else "unknown"
-
-
-def _find_kept(tx: Tx, questions: Sequence[_Question]) -> tuple[dict[str, Extraction], set[int]]:
-    """Answers that the store already holds for exactly these questions, by key; and the items
-    whose own answer it is, from an attempt of the same run that did not get to its commit."""
+def _find_kept(
+    tx: Tx, items: Sequence[WorkItem], requests: Sequence[ExtractionRequest]
+) -> tuple[dict[str, ExtractionResult], set[str]]:
+    """Answers that the store holds for exactly these requests, by key; and the nodes whose own
+    answer it is, from an attempt of the same run that did not get to its commit."""
     c = extractions.c
     query = sa.select(extractions).where(
-        c.tenant_id.in_({q.item.tenant_id for q in questions}),
-        c.cache_key.in_([q.key for q in questions]),
+        c.tenant_id.in_({item.tenant_id for item in items}),
+        c.cache_key.in_([request.key for request in requests]),
     )
     rows = {row.cache_key: row for row in tx.execute(query)}
-    own = {q.item.id for q in questions if q.key in rows and _is_own(q.item, rows[q.key])}
+    asked_for = {(row.cache_key, row.node_id, row.run_id) for row in rows.values()}
+    own = {
+        request.node_id
+        for request in requests
+        if request.run_id is not None
+        and (request.key, request.node_id, request.run_id) in asked_for
+    }
     return {key: _kept_answer(row) for key, row in rows.items()}, own
-
-
-def _is_own(item: WorkItem, row: sa.Row[Any]) -> bool:
-    same_run = item.run_id is not None and item.run_id == row.run_id
-    return same_run and bool(item.node_id == row.node_id)
 
 
 def _kept_answer(row: sa.Row[Any]) -> Extraction:
@@ -236,4 +224,92 @@ def _kept_answer(row: sa.Row[Any]) -> Extraction:
         row.model,
         fallback_reason=row.fallback_reason,
         marks=tuple(row.marks or ()),
+    )
+
+
+@dataclass(slots=True)
+class _RunState:
+    """The cost and status of a run when they were last read."""
+
+    dollars: float
+    active: bool
+    read_at: float
+
+
+class StoreLedger:
+    """A ledger (see `penstock.llm.chain`) in the store; safe from several threads."""
+
+    def __init__(
+        self, database: Database, extraction_version: str, max_cost_usd_per_run: float | None
+    ) -> None:
+        self._database = database
+        self._version = extraction_version
+        self._max_dollars = max_cost_usd_per_run
+        self._lock = threading.Lock()
+        self._runs: dict[int, _RunState] = {}
+        self._under_way: defaultdict[int, float] = defaultdict(float)
+
+    @contextmanager
+    def spending(self, request: ExtractionRequest, about_usd: float) -> Iterator[None]:
+        run_id = request.run_id
+        if run_id is None:
+            yield
+            return
+        run = self._read_run(run_id)
+        if not run.active:
+            raise CallNotNeeded(f"run {run_id} has ended: no model is asked for it any more")
+        with self._lock:
+            under_way = self._under_way[run_id]
+            if self._max_dollars is not None and run.dollars + under_way >= self._max_dollars:
+                raise _budget_spent(run_id, run.dollars, self._max_dollars)
+            self._under_way[run_id] += about_usd
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way[run_id] -= about_usd
+
+    def record(self, request: ExtractionRequest, call: ModelCall) -> None:
+        with self._database.write() as tx:
+            row = {
+                "tenant_id": request.tenant_id,
+                "run_id": request.run_id,
+                "node_id": request.node_id,
+                "called_at": tx.now,
+            }
+            values = {one.name: getattr(call, one.name) for one in fields(call)}
+            tx.execute(sa.insert(model_calls), row | values)
+        if request.run_id is not None:
+            with self._lock:
+                if request.run_id in self._runs:
+                    self._runs[request.run_id].dollars += call.cost_usd
+
+    def keep(self, request: ExtractionRequest, answer: Extraction) -> None:
+        with self._database.write() as tx:
+            insert = tx.insert(extractions).on_conflict_do_nothing()
+            tx.execute(insert, _answer_row(tx, request, answer, self._version))
+
+    def _read_run(self, run_id: int) -> _RunState:
+        with self._lock:
+            known = self._runs.get(run_id)
+            if known is not None and time.monotonic() - known.read_at < LOOK_SECONDS:
+                return known
+        active = sa.select(runs.c.id).where(runs.c.id == run_id, ACTIVE_RUN)
+        cost = sa.func.coalesce(sa.func.sum(model_calls.c.cost_usd), 0.0)
+        spent = sa.select(cost).where(model_calls.c.run_id == run_id)
+        with self._database.read() as tx:
+            dollars = 0.0 if self._max_dollars is None else float(tx.execute(spent).scalar_one())
+            run = _RunState(dollars, tx.execute(active).first() is not None, time.monotonic())
+        with self._lock:
+            self._runs[run_id] = run
+        return run
+
+
+def _budget_spent(run_id: int, dollars: float, most: float) -> BudgetSpent:
+    return BudgetSpent(
+        Stage.EXTRACT,
+        f"run {run_id} has cost ${dollars:.6g}, and with the calls under way all of the "
+        f"${most:g} it may: raise PENSTOCK_MAX_COST_USD_PER_RUN, then `penstock resume {run_id}` "
+        "goes on where it stopped",
+        run_id,
     )

@@ -1,4 +1,4 @@
-"""Takes a claimed batch through its stages, one after the other, without letting go of it."""
+"""Takes a claimed batch through its stages, one after the other."""
 
 import logging
 from collections.abc import Collection
@@ -12,24 +12,23 @@ from penstock.errors import (
     StagePaused,
     StoreError,
 )
-from penstock.pipeline.batches import Line
-from penstock.pipeline.closing import bury, close_failed
-from penstock.pipeline.embed import process_embed
+from penstock.pipeline.embed import Vectors, process_embed
 from penstock.pipeline.extract import process_extract
-from penstock.pipeline.telling import tell_failures
+from penstock.pipeline.stage import Observer, StageContext
 from penstock.pipeline.text import process_text
-from penstock.pipeline.vectors import Vectors
+from penstock.queue.items import Claim, WorkItem
 from penstock.runs.lifecycle import try_finalize
-from penstock.work.items import Claim, WorkItem
 
 log = logging.getLogger(__name__)
+# Errors of the configuration and the store, and a stop; another attempt of an item changes nothing.
+_NOT_OF_AN_ITEM = (ConfigurationError, StoreError, Interrupted)
 
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """The path, for a worker that does these stages."""
+    """The pipeline, for a worker that does these stages."""
 
-    line: Line
+    context: StageContext
     models: str
     vectors: Vectors
     stages: Collection[Stage] = tuple(Stage)
@@ -37,22 +36,22 @@ class Processor:
     def process(self, claim: Claim) -> None:
         """Do everything this worker does to these items; finish their runs if they were the last.
 
-        A configuration fault gives everything back untouched and goes up as StagePaused. Anything
-        else that nobody foresaw is narrowed down to the item it comes from, which pays for it.
+        A configuration fault gives everything back untouched and is raised as StagePaused. Any
+        other unexpected error is narrowed down to the item that causes it, which fails.
         """
         try:
             self._process_together(claim)
-        except (ConfigurationError, StoreError, Interrupted):
+        except _NOT_OF_AN_ITEM:
             raise
         except Exception as error:
             log.exception("a batch of %d failed", len(claim.items))
             self._process_apart(claim, error)
         for run_id in {item.run_id for item in claim.items if item.run_id is not None}:
-            try_finalize(self.line.database, run_id)
+            try_finalize(self.context.database, run_id)
 
     def _process_together(self, claim: Claim) -> None:
-        """What was claimed as an embedding is embedded first: nobody asked it to wait for the
-        extractions that happen to be in the same batch."""
+        """What was claimed as an embedding is embedded first: it does not wait for extractions
+        that happen to be in the same batch."""
         carried: list[WorkItem] = []
         own = {stage: [item for item in claim.items if item.stage is stage] for stage in Stage}
         for stage, items in (
@@ -64,45 +63,40 @@ class Processor:
             due = (*items, *[item for item in carried if item.stage is stage])
             carried = [item for item in carried if item.stage is not stage]
             if due:
-                carried += self._process_stage(stage, replace(claim, items=due)).items
+                carried += self._process_stage(stage, replace(claim, items=due))
 
     def _process_apart(self, claim: Claim, error: Exception) -> None:
         """Each of what is left under this claim alone; one that fails alone costs an attempt."""
-        with self.line.database.read() as tx:
-            left = self.line.queue.held(tx, claim)
+        left = self._held(claim)
         if len(claim.items) == 1 and left:
-            self._blame(claim, left[0], error)
+            self._fail(claim, left[0], error)
             return
         for item in left:
             alone = replace(claim, items=(item,))
             try:
                 self._process_together(alone)
-            except (ConfigurationError, StoreError, Interrupted):
+            except _NOT_OF_AN_ITEM:
                 raise
             except Exception as own_error:
-                self._blame(alone, item, own_error)
+                self._fail(alone, item, own_error)
 
-    def _blame(self, claim: Claim, item: WorkItem, error: Exception) -> None:
+    def _fail(self, claim: Claim, item: WorkItem, error: Exception) -> None:
+        """Fail the item, or the later item of its document that this claim has opened."""
         fault = Fault(ErrorClass.UNKNOWN, f"{type(error).__name__}: {error}")
-        with self.line.database.write() as tx:
-            left = [
-                held for held in self.line.queue.held(tx, claim) if held.node_id == item.node_id
-            ]
-            verdicts = self.line.queue.fail(tx, claim, [(held, fault) for held in left])
-            dead = [verdict for verdict in verdicts if verdict.dead]
-            bury(tx, dead)
-            tell_failures(tx, verdicts)
-            close_failed(tx, dead)
-        self.line.tell([], verdicts)
+        held = [one for one in self._held(claim) if one.node_id == item.node_id]
+        self.context.commit(claim, [], [(one, fault) for one in held])
 
-    def _process_stage(self, stage: Stage, claim: Claim) -> Claim:
+    def _held(self, claim: Claim) -> list[WorkItem]:
+        with self.context.database.read() as tx:
+            return self.context.queue.held(tx, claim)
+
+    def _process_stage(self, stage: Stage, claim: Claim) -> list[WorkItem]:
         try:
             if stage is Stage.TEXT:
-                return process_text(self.line, claim, self.stages)
+                return process_text(self.context, claim, self.stages)
             if stage is Stage.EXTRACT:
-                go_on = Stage.EMBED in self.stages
-                return process_extract(self.line, claim, go_on=go_on, models=self.models)
-            return process_embed(self.line, claim, self.vectors)
+                return process_extract(self.context, claim, self.stages, self.models)
+            return process_embed(self.context, claim, self.vectors)
         except StagePaused:
             self.give_back(claim)
             raise
@@ -110,6 +104,10 @@ class Processor:
             self.give_back(claim)
             raise StagePaused(stage, str(error)) from error
 
+    def observed_by(self, observer: Observer) -> "Processor":
+        """The same processor, which reports to this observer."""
+        return replace(self, context=replace(self.context, observer=observer))
+
     def give_back(self, claim: Claim) -> None:
-        with self.line.database.write() as tx:
-            self.line.queue.release(tx, claim.token)
+        with self.context.database.write() as tx:
+            self.context.queue.release(tx, claim.token)

@@ -1,16 +1,18 @@
-"""The three computations of the path, as functions of plain values.
+"""The three computations of the pipeline as functions of plain values: parse, extract, embed.
 
-They are pure: the same keys give the same results. So whoever runs the path may wrap them (the
-flows wrap them in cached Prefect tasks) without changing what is written, or when.
+They are pure: the same keys give the same results, so flows can wrap them in cached Prefect tasks.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from penstock.crawl.localfile import check_file
-from penstock.crawl.rawstore import RawStore
+from penstock.crawl.fetch import PayloadReader
+from penstock.crawl.files import check_file, extension_for
+from penstock.crawl.rawstore import PAYLOADS, RawStore
 from penstock.documents import (
     ExtractedText,
     Extraction,
@@ -22,8 +24,9 @@ from penstock.documents import (
 )
 from penstock.embed.embedder import Embedder
 from penstock.errors import DocumentFault
-from penstock.llm.extractor import Extractor
-from penstock.text.pool import TextPool
+from penstock.llm.prompts import Extractor
+from penstock.queue.items import WorkItem
+from penstock.text.extract import TextPool
 
 TextResult = ExtractedText | Fault
 ExtractionResult = Extraction | ExtractionSkipped | Fault
@@ -31,7 +34,7 @@ ExtractionResult = Extraction | ExtractionSkipped | Fault
 
 @dataclass(frozen=True, slots=True)
 class RawReference:
-    """Where a document's bytes lie, and what its source said about them."""
+    """Where a document's bytes are, and what its source said about them."""
 
     raw_key: str | None
     name: str
@@ -39,11 +42,11 @@ class RawReference:
     media_type: str | None
     source: str | None = None
     path: Path | None = None
-    """A user's own file, read where it lies; then there is no key."""
+    """A user's own file, read in place; then there is no key."""
 
 
 class Steps(Protocol):
-    """Each step takes one key and one input a document, and answers in the same order."""
+    """Each step takes a key and an input for every document, and answers in the same order."""
 
     def parse(self, keys: Sequence[str], documents: Sequence[RawReference]) -> list[TextResult]: ...
 
@@ -96,7 +99,47 @@ class DirectSteps:
 
 
 def _stored(document: RawReference, path: Path, size: int) -> StoredDocument:
-    """Whoever parses it reads it: the bytes need not travel through a pipe."""
+    """The child process reads it itself: the bytes need not travel through a pipe."""
     return StoredDocument(
         document.name, str(path.absolute()), size, document.media_type, document.source
     )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPayloads:
+    """Fetches the bytes that items refer to, several at a time, and keeps them in the raw store."""
+
+    reader: Callable[[], PayloadReader]
+    raw: Callable[[], RawStore]
+    threads: Callable[[], Executor]
+    """Each is built for the first reference: most workers never meet one."""
+
+    def fetch(
+        self, items: Sequence[WorkItem]
+    ) -> tuple[list[WorkItem], list[tuple[WorkItem, Fault]]]:
+        """The items whose bytes are there, and those whose bytes could not be fetched."""
+        named = [item for item in items if item.payload.payload_ref is not None]
+        if not named:
+            return [*items], []
+        stored = self.threads().map(self._store, named)
+        fetched = {item.id: one for item, one in zip(named, stored, strict=True)}
+        results = [(item, fetched.get(item.id, item)) for item in items]
+        there = [result for _, result in results if isinstance(result, WorkItem)]
+        return there, [(item, fault) for item, fault in results if isinstance(fault, Fault)]
+
+    def _store(self, item: WorkItem) -> WorkItem | Fault:
+        reference = str(item.payload.payload_ref)
+        try:
+            got = self.reader().read(reference, item.tenant_id)
+            extension = extension_for(reference, got.media_type)
+            key = self.raw().put(item.tenant_id, PAYLOADS, item.node_id, got.content, extension)
+        except DocumentFault as error:
+            return Fault.of(error)
+        stored = replace(
+            item.payload,
+            raw_key=key,
+            size=len(got.content),
+            media_type=got.media_type,
+            content_hash=hashlib.sha256(got.content).hexdigest(),
+        )
+        return replace(item, payload=stored)

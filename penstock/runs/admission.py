@@ -1,84 +1,238 @@
-"""Lets listed documents into a run: fetch, compare, store raw bytes, record work."""
+"""Admits listed documents to a run: fetch, compare, store raw bytes, record work."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import sqlalchemy as sa
 
-from penstock.crawl.circuit import Circuit
-from penstock.crawl.duplicates import Duplicates
-from penstock.crawl.extension import extension_for
-from penstock.crawl.fetch import Fetched, Fetcher, NotModified
+from penstock.crawl.fetch import Fetched, Fetcher, Marks, NotModified, SourceCircuit
+from penstock.crawl.files import extension_for
 from penstock.crawl.listing import Listed
 from penstock.crawl.rawstore import RawStore
+from penstock.crawl.simhash import Duplicates, to_signed
 from penstock.documents import Fault, Stage
 from penstock.errors import DocumentFault
-from penstock.events.record import Event, record
-from penstock.runs.arrivals import Crowd, arrive_in_line
-from penstock.runs.arrived import Arrived
-from penstock.runs.assessment import Assessment, Assessor, note_duplicate
-from penstock.runs.batches import in_batches
-from penstock.runs.known import KnownNode, find_known
-from penstock.runs.lifecycle import guard
-from penstock.runs.vocabulary import DocumentStatus, RunLease
-from penstock.runs.watch import RunWatch
-from penstock.store.database import Database, Tx
-from penstock.store.patience import patient
-from penstock.store.schema import nodes, run_documents, work_items
-from penstock.work.items import ACTIVE_STATUSES
-from penstock.work.queue import WorkQueue
+from penstock.events import Event, record
+from penstock.queue.items import ItemPayload, NewItem
+from penstock.queue.queue import WorkQueue
+from penstock.runs.lifecycle import guard, guard_reading
+from penstock.runs.prefetch import Prefetcher, in_batches
+from penstock.runs.run import Change, DocumentStatus, Run, RunLease
+from penstock.runs.up_to_date import (
+    Assessment,
+    Assessor,
+    KnownNode,
+    Target,
+    find_known,
+    hold_nodes,
+    note_duplicate,
+)
+from penstock.store.database import Database, Tx, new_node_id
+from penstock.store.retry import retry_while_unavailable
+from penstock.store.schema import ACTIVE_ITEM, nodes, run_documents, work_items
 
-# Postgres cannot index much more than twice this.
+CHECK_SECONDS = 0.5
+
+
+class RunWatch:
+    """Checks now and then, from any thread, whether this process still holds the run."""
+
+    def __init__(self, database: Database, lease: RunLease) -> None:
+        self._database = database
+        self._lease = lease
+        self._lock = threading.Lock()
+        self._checked_at = 0.0
+
+    def check(self) -> None:
+        """Raise RunGone when it does not. Call it before starting anything for the run."""
+        with self._lock:
+            if time.monotonic() - self._checked_at < CHECK_SECONDS:
+                return
+            self._checked_at = time.monotonic()
+        try:
+            self._read()
+        except BaseException:
+            # The other threads must see the error too, not the time of this check.
+            self._checked_at = 0.0
+            raise
+
+    @retry_while_unavailable
+    def _read(self) -> None:
+        with self._database.read() as tx:
+            guard_reading(tx, self._lease)
+
+
+# Postgres cannot index values much longer than twice this.
 MAX_ID_BYTES = 1000
-# How many documents the threads are given in advance, for each of them.
+# Documents fetched ahead, for each thread.
 AHEAD_PER_THREAD = 8
 KNOWN_TOGETHER = 64
 _LOCAL_KINDS = frozenset({"folder", "file"})
 
 
 @dataclass(frozen=True, slots=True)
+class AdmittedDocument:
+    """A fetched document as it is recorded in its run."""
+
+    assessed: Assessment
+    raw_key: str | None = None
+    size: int = 0
+
+    @property
+    def external_id(self) -> str:
+        return self.assessed.listed.external_id
+
+    @property
+    def needs_node(self) -> bool:
+        return self.assessed.known is not None or self.assessed.stage is not None
+
+    @property
+    def status(self) -> DocumentStatus:
+        if self.assessed.fault is not None:
+            return DocumentStatus.ERROR
+        return DocumentStatus.SKIPPED if self.assessed.stage is None else DocumentStatus.PENDING
+
+    def new_node(self, tx: Tx, run: Run) -> dict[str, Any]:
+        listed = self.assessed.listed
+        return {
+            "id": new_node_id(),
+            "tenant_id": run.tenant_id,
+            "source_id": run.source_id,
+            "external_id": listed.external_id,
+            "url": listed.url,
+            "title": listed.title,
+            "profile": run.profile,
+            "metadata": {},
+            "fields": {},
+            "created_at": tx.now,
+            "updated_at": tx.now,
+        }
+
+    def new_item(self, run: Run, ids: Mapping[str, str]) -> NewItem:
+        stage = self.assessed.stage
+        assert stage is not None, "only documents with a stage to do become work items"
+        return NewItem(
+            run.tenant_id, ids[self.external_id], stage, run_id=run.id, payload=self._payload(run)
+        )
+
+    def run_document(self, tx: Tx, run: Run, ids: Mapping[str, str]) -> dict[str, Any]:
+        fault = self.assessed.fault
+        return {
+            "run_id": run.id,
+            "external_id": self.external_id,
+            "node_id": ids.get(self.external_id),
+            "url": self.assessed.listed.url,
+            "status": self.status,
+            "change": self.assessed.change,
+            "reason": self.assessed.reason,
+            "error_class": fault.kind if fault else None,
+            "updated_at": tx.now,
+        }
+
+    def event(self, run: Run, ids: Mapping[str, str]) -> Event:
+        return Event(
+            run.tenant_id,
+            "CRL",
+            self._message(),
+            level="INFO" if self.assessed.fault is None else "ERROR",
+            run_id=run.id,
+            node_id=ids.get(self.external_id),
+            source=run.source_name,
+            document=self.external_id,
+        )
+
+    def _message(self) -> str:
+        assessed = self.assessed
+        if assessed.fault is not None:
+            return f"{assessed.fault.kind}: {assessed.reason}"
+        if assessed.stage is None:
+            return assessed.reason or "unchanged"
+        note = f" ({assessed.reason})" if assessed.reason else ""
+        if self.raw_key is None:
+            return f"unchanged, to be processed again from {assessed.stage}{note}"
+        change = "new" if assessed.change is Change.NEW else "changed"
+        return f"{change}, {self.size} bytes stored{note}"
+
+    def _payload(self, run: Run) -> ItemPayload:
+        marks = self.assessed.marks or Marks()
+        return ItemPayload(
+            external_id=self.external_id,
+            raw_key=self.raw_key,
+            size=self.size,
+            media_type=self.assessed.media_type,
+            content_hash=marks.content_hash,
+            simhash=None if marks.simhash is None else to_signed(marks.simhash),
+            etag=marks.etag,
+            last_modified=marks.last_modified,
+            profile=run.profile,
+            source=run.source_name,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Admission:
-    """The gate between the listing of one run and its work items."""
+    """Turns the listing of one run into recorded documents and work items."""
 
     lease: RunLease
     database: Database
     queue: WorkQueue
     raw: RawStore
     fetcher: Fetcher
+    target: Target
     assessor: Assessor
     threads: Executor
     thread_count: int
     batch_size: int
     watch: RunWatch
-    circuit: Circuit
+    circuit: SourceCircuit
     duplicates: Duplicates = field(default_factory=Duplicates)
     _seen: set[str] = field(default_factory=set)
 
-    def bring(self, listed: Iterable[Listed]) -> Iterator[list[Arrived]]:
-        """Fetch and assess what is listed, in batches that are ready to be recorded."""
+    def fetch_batches(self, listed: Iterable[Listed]) -> Iterator[list[AdmittedDocument]]:
+        """Fetch what is listed and compare it with what is known, in batches to record."""
         documents = self._with_known(self._watched(listed))
         if self.lease.run.source_kind in _LOCAL_KINDS:
-            return arrive_in_line(documents, self._bring_one, self.batch_size)
-        crowd = Crowd(self.threads, AHEAD_PER_THREAD * self.thread_count, self.batch_size)
-        return crowd.arrive(documents, self._bring_one)
+            return in_batches(map(self._fetch_one, documents), self.batch_size)
+        prefetcher = Prefetcher(self.threads, AHEAD_PER_THREAD * self.thread_count, self.batch_size)
+        return prefetcher.batches(documents, self._fetch_one)
 
-    @patient
-    def record(self, arrived: Sequence[Arrived]) -> None:
-        """Record these documents in the run, with the work each of them needs."""
-        kept = [one for one in arrived if not one.assessed.left_out]
+    def record(self, documents: Sequence[AdmittedDocument]) -> None:
+        """Record these documents in the run, with the work each of them needs. A document whose
+        node was deleted meanwhile is fetched again and recorded as new."""
+        while True:
+            try:
+                self._record_together(documents)
+            except _Deleted as deleted:
+                documents = [self._renewed(one, deleted.node_ids) for one in documents]
+            else:
+                return
+
+    def _renewed(self, one: AdmittedDocument, deleted: Collection[str]) -> AdmittedDocument:
+        known = one.assessed.known
+        if known is None or known.id not in deleted:
+            return one
+        # Its raw bytes may have been deleted with its node.
+        return self._fetch_one((one.assessed.listed, None))
+
+    @retry_while_unavailable
+    def _record_together(self, documents: Sequence[AdmittedDocument]) -> None:
+        kept = [one for one in documents if not one.assessed.left_out]
         noted = [
             replace(one, assessed=note_duplicate(one.assessed, self.duplicates)) for one in kept
         ]
         with self.database.write() as tx:
             guard(tx, self.lease)
             self._record(tx, noted)
-            left_out = [one for one in arrived if one.assessed.left_out]
+            left_out = [one for one in documents if one.assessed.left_out]
             record(tx, *[one.event(self.lease.run, {}) for one in left_out])
 
     def _watched(self, listed: Iterable[Listed]) -> Iterator[Listed]:
-        """Each document once, as long as the run is ours."""
+        """Each document once, while the run is held."""
         for document in map(_bounded, listed):
             self.watch.check()
             if document.external_id not in self._seen:
@@ -90,12 +244,13 @@ class Admission:
             known = self._find_known([document.external_id for document in batch])
             yield from ((document, known.get(document.external_id)) for document in batch)
 
-    @patient
+    @retry_while_unavailable
     def _find_known(self, external_ids: list[str]) -> dict[str, KnownNode]:
         with self.database.read() as tx:
-            return find_known(tx, self.lease.run.source_id, external_ids)
+            run = self.lease.run
+            return find_known(tx, run.source_id, external_ids, self.target, run.profile)
 
-    def _bring_one(self, document: tuple[Listed, KnownNode | None]) -> Arrived:
+    def _fetch_one(self, document: tuple[Listed, KnownNode | None]) -> AdmittedDocument:
         listed, known = document
         self.watch.check()
         return self._store_raw(self.assessor.assess(listed, known, self._fetch(listed, known)))
@@ -107,12 +262,12 @@ class Admission:
             self.circuit.check()
             return self.fetcher.fetch(listed, marks)
         except DocumentFault as error:
-            if listed.path is None and not self.circuit.is_open and self.circuit.note(error):
-                self._tell_of_circuit()
+            if listed.path is None and not self.circuit.is_open and self.circuit.failed(error):
+                self._record_open_circuit()
             return Fault.of(error)
 
-    @patient
-    def _tell_of_circuit(self) -> None:
+    @retry_while_unavailable
+    def _record_open_circuit(self) -> None:
         run = self.lease.run
         with self.database.write() as tx:
             event = Event(
@@ -125,9 +280,9 @@ class Admission:
             )
             record(tx, event)
 
-    def _store_raw(self, assessed: Assessment) -> Arrived:
+    def _store_raw(self, assessed: Assessment) -> AdmittedDocument:
         if assessed.stage is not Stage.TEXT:
-            return Arrived(assessed)
+            return AdmittedDocument(assessed)
         run, listed = self.lease.run, assessed.listed
         name = listed.path.name if listed.path else listed.url
         extension = extension_for(name, assessed.media_type)
@@ -137,26 +292,29 @@ class Admission:
             )
         except DocumentFault as error:
             fault = Fault.of(error)
-            return Arrived(replace(assessed, stage=None, reason=fault.message, fault=fault))
-        return Arrived(replace(assessed, content=b""), key, size=len(assessed.content))
+            return AdmittedDocument(
+                replace(assessed, stage=None, reason=fault.message, fault=fault)
+            )
+        return AdmittedDocument(replace(assessed, content=b""), key, size=len(assessed.content))
 
-    def _record(self, tx: Tx, arrived: Sequence[Arrived]) -> None:
+    def _record(self, tx: Tx, documents: Sequence[AdmittedDocument]) -> None:
         run = self.lease.run
-        ids = self._upsert_nodes(tx, [one for one in arrived if one.needs_node])
-        fresh = self._insert_run_documents(tx, arrived, ids)
-        to_do = [one for one in arrived if one.assessed.stage and one.external_id in fresh]
+        ids = self._upsert_nodes(tx, [one for one in documents if one.needs_node])
+        fresh = self._insert_run_documents(tx, documents, ids)
+        to_do = [one for one in documents if one.assessed.stage and one.external_id in fresh]
         self.queue.enqueue(tx, [one.new_item(run, ids) for one in to_do], replace_active=True)
-        self._revive(tx, arrived)
-        record(tx, *[one.event(run, ids) for one in arrived])
+        self._hold_nodes(tx, [ids[one.external_id] for one in to_do if one.assessed.known])
+        self._revive(tx, documents)
+        record(tx, *[one.event(run, ids) for one in documents])
 
-    def _upsert_nodes(self, tx: Tx, arrived: Sequence[Arrived]) -> dict[str, str]:
+    def _upsert_nodes(self, tx: Tx, documents: Sequence[AdmittedDocument]) -> dict[str, str]:
         """The node id of every document that has one; new nodes are made for those without."""
-        new = [one for one in arrived if one.assessed.known is None]
+        new = [one for one in documents if one.assessed.known is None]
         rows = [one.new_node(tx, self.lease.run) for one in new]
-        ids = {one.external_id: one.assessed.known.id for one in arrived if one.assessed.known}
+        ids = {one.external_id: one.assessed.known.id for one in documents if one.assessed.known}
         if rows:
             insert = tx.insert(nodes)
-            # A crashed flow may have recorded them a moment ago; theirs win.
+            # A flow that crashed a moment ago may have recorded them already; those rows stay.
             known = insert.on_conflict_do_update(
                 index_elements=["source_id", "external_id"],
                 set_={"updated_at": insert.excluded.updated_at},
@@ -165,21 +323,17 @@ class Admission:
         return ids
 
     def _insert_run_documents(
-        self, tx: Tx, arrived: Sequence[Arrived], ids: dict[str, str]
+        self, tx: Tx, documents: Sequence[AdmittedDocument], ids: dict[str, str]
     ) -> set[str]:
-        """Record what came in. A document that this run already has, from before its flow was
-        interrupted, is left as it is, unless it waits for work that no longer exists."""
-        rows = [one.run_document(tx, self.lease.run, ids) for one in arrived]
+        """Insert these documents. One that the run already has, from before an interruption, is
+        left as it is unless its work item no longer exists. Returns the ids that were written."""
+        rows = [one.run_document(tx, self.lease.run, ids) for one in documents]
         if not rows:
             return set()
         insert = tx.insert(run_documents)
-        work = (
-            sa.select(work_items.c.id)
-            .where(work_items.c.node_id == run_documents.c.node_id)
-            .where(sa.or_(*[work_items.c.status == status for status in ACTIVE_STATUSES]))
-            .correlate(run_documents)
-            .exists()
-        )
+        # A literal column: `run_documents.c.node_id` would join the whole table in the subquery.
+        its_node: sa.ColumnElement[str] = sa.literal_column("run_documents.node_id")
+        work = sa.exists().where(work_items.c.node_id == its_node, ACTIVE_ITEM)
         recorded = insert.on_conflict_do_update(
             index_elements=["run_id", "external_id"],
             set_={name: insert.excluded[name] for name in ("status", "change", "reason")},
@@ -188,15 +342,32 @@ class Admission:
         returned = tx.execute(recorded.returning(run_documents.c.external_id), rows)
         return set(returned.scalars())
 
-    def _revive(self, tx: Tx, arrived: Iterable[Arrived]) -> None:
-        known = [one.assessed.known for one in arrived if one.assessed.known]
+    def _hold_nodes(self, tx: Tx, node_ids: Sequence[str]) -> None:
+        """Lock these nodes until the commit; raise _Deleted for those that are gone.
+
+        Called after their items were recorded: everywhere the same lock order, so no deadlocks.
+        """
+        deleted = set(node_ids) - hold_nodes(tx, node_ids)
+        if deleted:
+            raise _Deleted(deleted)
+
+    def _revive(self, tx: Tx, documents: Iterable[AdmittedDocument]) -> None:
+        known = [one.assessed.known for one in documents if one.assessed.known]
         back = [node.id for node in known if node.expired]
         if back:
             tx.execute(sa.update(nodes).where(nodes.c.id.in_(back)).values(expired_at=None))
 
 
+class _Deleted(Exception):
+    """Nodes were deleted while their documents were fetched."""
+
+    def __init__(self, node_ids: set[str]) -> None:
+        super().__init__(f"{len(node_ids)} nodes were deleted")
+        self.node_ids = node_ids
+
+
 def _bounded(document: Listed) -> Listed:
-    """The same document under an id that fits into an index; a long one ends in its hash."""
+    """The document with an id that fits into an index; a long one ends in its hash."""
     raw = document.external_id.encode("utf-8", "surrogatepass")
     if len(raw) <= MAX_ID_BYTES:
         return document

@@ -1,4 +1,4 @@
-"""Opening, taking, pausing, aborting and finalizing a run: each step guarded, each ending final."""
+"""The life of a run: open, take, pause, abort, finalize. Every step is guarded by its lease."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -8,23 +8,75 @@ from typing import Any
 import sqlalchemy as sa
 
 from penstock.errors import ErrorClass, NotFound, RunRefused, UsageError
-from penstock.events.record import Event, record
-from penstock.faults import reach
+from penstock.events import Event, record
+from penstock.failpoints import hit
 from penstock.llm.profiles import profile_named
-from penstock.runs.expiry import expire_missing
-from penstock.runs.vocabulary import DocumentStatus, Run, RunLease, RunStatus, SourceSpec
+from penstock.queue.queue import WorkQueue
+from penstock.runs.run import Change, DocumentStatus, Run, RunLease, RunStatus, SourceSpec
 from penstock.store.database import Database, Tx
-from penstock.store.patience import patient
-from penstock.store.schema import ACTIVE_ITEM, ACTIVE_RUN, run_documents, runs, sources, work_items
-from penstock.work.queue import WorkQueue
+from penstock.store.retry import retry_after_deadlock, retry_while_unavailable
+from penstock.store.schema import (
+    ACTIVE_ITEM,
+    ACTIVE_RUN,
+    nodes,
+    run_documents,
+    runs,
+    sources,
+    work_items,
+)
 
-# How long a recorded run waits for its flow before another start may take it up. Both may then
-# come: the first one to take it works, the other one is told so.
+
+def expire_missing(tx: Tx, run: Run) -> int:
+    """Mark as expired every node of the source that this run has not listed; how many."""
+    # Not `NOT IN`: once the list outgrows its memory, Postgres reads all of it for every node.
+    listed = sa.exists().where(
+        run_documents.c.run_id == run.id, run_documents.c.external_id == nodes.c.external_id
+    )
+    gone = (
+        sa.update(nodes)
+        .where(nodes.c.source_id == run.source_id, nodes.c.expired_at.is_(None))
+        .where(~listed)
+        .values(expired_at=tx.now)
+        .returning(nodes.c.id, nodes.c.external_id, nodes.c.url)
+    )
+    rows = [
+        {
+            "run_id": run.id,
+            "external_id": row.external_id,
+            "node_id": row.id,
+            "url": row.url,
+            "status": DocumentStatus.EXPIRED,
+            "change": Change.REMOVED,
+            "reason": "no longer listed by its source",
+            "updated_at": tx.now,
+        }
+        for row in tx.execute(gone)
+    ]
+    if rows:
+        tx.execute(sa.insert(run_documents), rows)
+        record(tx, *[_expiry_event(run, row) for row in rows])
+    return len(rows)
+
+
+def _expiry_event(run: Run, row: dict[str, Any]) -> Event:
+    return Event(
+        run.tenant_id,
+        "CRL",
+        f"expired: {row['reason']}",
+        run_id=run.id,
+        node_id=row["node_id"],
+        source=run.source_name,
+        document=row["external_id"],
+    )
+
+
+# How long a recorded run waits for its flow before another start may take it up. If both come,
+# the first to take the run works on it and the other is refused.
 PENDING_SECONDS = 60.0
 
 
 class RunGone(RunRefused):
-    """The run was aborted, finished or taken by another flow: whoever held it stops here."""
+    """The run was aborted, finished or taken by another flow."""
 
 
 def open_run(
@@ -35,7 +87,7 @@ def open_run(
     force: bool,
     forced: Sequence[str] = (),
 ) -> Run:
-    """Record a new run of this source, or take up the one that a crash or a pause left behind."""
+    """Record a new run of this source, or reopen the one that a crash or a pause left active."""
     if profile is not None:
         profile_named(profile)
     with database.write() as tx:
@@ -91,34 +143,36 @@ def take_run(database: Database, run_id: int, *, lease_seconds: float) -> RunLea
 
 
 def renew_run(tx: Tx, lease: RunLease, lease_seconds: float) -> None:
-    """Keep the lease; silently nothing when it is lost, the next guarded write will say so."""
+    """Extend the lease. A lost one is no error here: the next guarded write raises RunGone."""
     expiry = tx.now + timedelta(seconds=lease_seconds)
     tx.execute(sa.update(runs).where(_held(lease)).values(lease_expires_at=expiry))
 
 
 def guard(tx: Tx, lease: RunLease) -> None:
-    """Stop the transaction unless the run is still ours and active; nobody ends it meanwhile."""
+    """Raise RunGone unless the lease still holds the run; locks the run until the commit."""
     tx.execute(sa.select(runs.c.id).where(_held(lease)).with_for_update())
     guard_reading(tx, lease)
 
 
 def guard_reading(tx: Tx, lease: RunLease) -> None:
-    """Raise RunGone unless the run is still ours and active."""
+    """Raise RunGone unless the lease still holds the run; takes no lock."""
     if tx.execute(sa.select(runs.c.id).where(_held(lease))).first() is None:
         status = read_run(tx, lease.run.id).status
-        raise RunGone(f"run {lease.run.id} is {status}, no longer ours to write to", lease.run.id)
+        raise RunGone(
+            f"run {lease.run.id} is {status}: another flow holds it, or it has ended", lease.run.id
+        )
 
 
-@patient
+@retry_while_unavailable
 def begin_ingesting(database: Database, lease: RunLease, flow_run_id: str | None) -> None:
-    """The source is being listed and its documents come in."""
+    """Set the run to `ingesting`: its source is being listed."""
     values = {"status": RunStatus.INGESTING, "flow_run_id": flow_run_id}
     _write_guarded(database, lease, values)
 
 
-@patient
+@retry_while_unavailable
 def close_listing(database: Database, lease: RunLease, *, error: str | None = None) -> None:
-    """No more documents will come. Only a listing that succeeded may expire what it left out."""
+    """Record the end of the listing. Only a successful one expires documents that are gone."""
     with database.write() as tx:
         guard(tx, lease)
         if error is None:
@@ -131,24 +185,45 @@ def close_listing(database: Database, lease: RunLease, *, error: str | None = No
         tx.execute(sa.update(runs).where(runs.c.id == lease.run.id).values(values))
 
 
-@patient
+@retry_while_unavailable
 def pause_run(database: Database, lease: RunLease, reason: str) -> None:
-    """Leave the run as it stands until somebody mends the reason; anyone may take it up then."""
+    """Pause the run with a reason and release its lease: any flow may resume it."""
     values = {"paused_reason": reason, "lease_token": None, "lease_expires_at": None}
     _write_guarded(database, lease, values, _event(lease.run, f"paused: {reason}", level="ERROR"))
 
 
-def note_pause(database: Database, run_id: int, reason: str) -> None:
-    """Say why an active run does not go on, without taking it from whoever holds it."""
+def pause_interrupted(database: Database, lease: RunLease) -> None:
+    """Pause a run whose flow is being stopped."""
+    pause_run(database, lease, _interrupted(lease.run.id))
+
+
+def pause_unheld(database: Database, run_id: int) -> None:
+    """Pause a run that no flow has taken yet, or whose flow has released it."""
+    reason = _interrupted(run_id)
     with database.write() as tx:
-        noted = sa.update(runs).where(runs.c.id == run_id, ACTIVE_RUN)
+        free = sa.or_(runs.c.status == RunStatus.PENDING, runs.c.lease_expires_at <= tx.now)
+        unheld = sa.and_(runs.c.id == run_id, ACTIVE_RUN, runs.c.paused_reason.is_(None), free)
+        paused = {"paused_reason": reason, "lease_token": None, "lease_expires_at": None}
+        if tx.execute(sa.update(runs).where(unheld).values(paused)).rowcount:
+            record(tx, _event(read_run(tx, run_id), f"paused: {reason}", level="ERROR"))
+
+
+def note_pause(database: Database, run_id: int, reason: str, *, unheld: bool = False) -> None:
+    """Record why an active run does not go on; its lease stays as it is. With `unheld`, only if no
+    flow holds the run: that one may be able to go on."""
+    with database.write() as tx:
+        other = runs.c.paused_reason.is_distinct_from(reason)
+        noted = sa.update(runs).where(runs.c.id == run_id, ACTIVE_RUN, other)
+        if unheld:
+            expiry = runs.c.lease_expires_at
+            noted = noted.where(sa.or_(expiry.is_(None), expiry <= tx.now))
         if tx.execute(noted.values(paused_reason=reason)).rowcount:
             record(tx, _event(read_run(tx, run_id), f"paused: {reason}", level="ERROR"))
 
 
-@patient
+@retry_while_unavailable
 def drop_run(database: Database, lease: RunLease, reason: str) -> None:
-    """Let go of a run without ending it: its work stays, and the next start takes it up."""
+    """Release a run without ending it: its work stays, and the next start resumes it."""
     with database.write() as tx:
         dropped = sa.update(runs).where(_held(lease)).values(lease_expires_at=tx.now)
         tx.execute(dropped)
@@ -156,15 +231,16 @@ def drop_run(database: Database, lease: RunLease, reason: str) -> None:
 
 
 def release_run(database: Database, run_id: int, flow_run_id: str) -> None:
-    """A flow run has ended without ending its run: whoever comes next need not wait for it."""
+    """Release the lease of a flow run that ended without ending its run."""
     with database.write() as tx:
         left = sa.and_(runs.c.id == run_id, runs.c.flow_run_id == flow_run_id, ACTIVE_RUN)
         held = sa.and_(left, runs.c.lease_token.is_not(None))
         tx.execute(sa.update(runs).where(held).values(lease_expires_at=tx.now))
 
 
+@retry_after_deadlock
 def abort_run(database: Database, queue: WorkQueue, run_id: int, *, reason: str) -> Run:
-    """End a run now. What is not done stays counted as pending and its work is cancelled."""
+    """End a run now: unfinished documents stay counted as pending, their work is cancelled."""
     with database.write() as tx:
         tx.execute(sa.select(runs.c.id).where(runs.c.id == run_id).with_for_update())
         run = read_run(tx, run_id)
@@ -177,7 +253,7 @@ def abort_run(database: Database, queue: WorkQueue, run_id: int, *, reason: str)
         return read_run(tx, run_id)
 
 
-@patient
+@retry_while_unavailable
 def try_finalize(database: Database, run_id: int) -> bool:
     """Finish the run if nothing is left to do; True for the one caller that did it.
 
@@ -190,17 +266,18 @@ def try_finalize(database: Database, run_id: int) -> bool:
         if row is None or _has_pending(tx, run_id):
             return False
         status = RunStatus.FINISHED if row.error is None else RunStatus.ERROR
-        reach("run.unfinalized")
+        hit("run.unfinalized")
         return _end(tx, read_run(tx, run_id), status, error=row.error)
 
 
 def close_workless(database: Database, run_id: int) -> int:
-    """Documents of a listed run that wait for work which is not there any more, deleted by hand
-    perhaps, are errors: else their run would wait for ever. The next run takes them up."""
+    """Mark pending documents of a listed run that have no work item (deleted by hand, perhaps) as
+    errors, so that the run can end; the next run retries them. Returns how many."""
     c = run_documents.c
     with database.write() as tx:
-        row = tx.execute(sa.select(runs.c.id).where(_finalizable(run_id)).with_for_update()).first()
-        if row is None or _has_work(tx, run_id):
+        over = sa.or_(runs.c.listed_at.is_not(None), runs.c.lease_expires_at < tx.now)
+        left = sa.select(runs.c.id).where(runs.c.id == run_id, ACTIVE_RUN, over)
+        if tx.execute(left.with_for_update()).first() is None or _has_work(tx, run_id):
             return 0
         waiting = sa.update(run_documents).where(
             c.run_id == run_id, c.status == DocumentStatus.PENDING
@@ -215,7 +292,7 @@ def close_workless(database: Database, run_id: int) -> int:
 
 
 def fail_abandoned(database: Database, run_id: int) -> bool:
-    """End a run whose flow never came, or died while listing: what it left out is unknown."""
+    """End a run whose flow never started, or died while listing."""
     reason = "its flow ended before the source was listed; start the run again"
     with database.write() as tx:
         row = tx.execute(sa.select(runs).where(runs.c.id == run_id).with_for_update()).one()
@@ -236,7 +313,7 @@ def read_run(tx: Tx, run_id: int, tenant_id: str | None = None) -> Run:
 
 
 def run_of_flow(database: Database, flow_run_id: str) -> Run | None:
-    """The run that a flow run works, or worked, on."""
+    """The run that a Prefect flow run belongs to."""
     query = select_runs().where(runs.c.flow_run_id == flow_run_id)
     with database.read() as tx:
         row = tx.execute(query).first()
@@ -263,6 +340,10 @@ def count_documents(tx: Tx, run_id: int) -> dict[DocumentStatus, int]:
     )
     found = {row.status: row.documents for row in tx.execute(counted)}
     return {status: found.get(status, 0) for status in DocumentStatus}
+
+
+def _interrupted(run_id: int) -> str:
+    return f"interrupted; `penstock resume {run_id}` goes on with it"
 
 
 def _write_guarded(
@@ -341,16 +422,16 @@ def _ensure_source(tx: Tx, spec: SourceSpec) -> int:
     known = insert.on_conflict_do_update(index_elements=["tenant_id", "name"], set_=back)
     found = tx.execute(known.returning(sources.c.id, sources.c.kind)).one()
     if found.kind != spec.kind:
-        # Listed as something else it would seem to have lost all its documents.
+        # Listed as another kind, all its documents would look removed.
         raise UsageError(
             f"{spec.name} was ingested as a {found.kind} before and now looks like a {spec.kind}: "
-            "mend it, or give the new one another name"
+            "fix its location, or give the new source another name"
         )
     return int(found.id)
 
 
 def _lock_source(tx: Tx, source_id: int) -> None:
-    """Two starts of one source at once come one after the other."""
+    """Serialize two starts of the same source."""
     tx.execute(sa.select(sources.c.id).where(sources.c.id == source_id).with_for_update())
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from penstock.documents import Stage
-from penstock.runs.slowest import seconds_between
+from penstock.queue.items import ItemStatus
+from penstock.runs.report import seconds_between
 from penstock.store.database import Tx
 from penstock.store.schema import runs, work_items
-from penstock.work.items import ItemStatus
 
-# How long stages take is told from about so many items, drawn evenly from the whole run.
+# Latencies are those of about so many items, drawn evenly from the whole run.
 SAMPLE = 3000
 QUANTILES = (0.5, 0.95)
 _SHORTEST_SLICE = 0.001
@@ -21,7 +21,7 @@ _SHORTEST_SLICE = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Every stage is there, with a number for every slice."""
+    """What was completed in each slice of a run; every stage is there."""
 
     begun: datetime
     ended: datetime
@@ -34,14 +34,15 @@ class Timeline:
 
 
 def run_timeline(tx: Tx, run_id: int, slices: int = 60) -> Timeline | None:
-    """None while nothing is completed, and when its items were forgotten."""
+    """None while nothing is completed, and when its items were deleted."""
     run = tx.execute(sa.select(runs).where(runs.c.id == run_id)).first()
     if run is None or run.started_at is None:
         return None
     begun, ended = run.started_at, run.finished_at or tx.now
     seconds = max((ended - begun).total_seconds() / slices, _SHORTEST_SLICE)
-    # What somebody retried by hand after the run had ended is not the run's.
-    completed = sa.and_(_completed(run_id), work_items.c.finished_at <= ended)
+    c = work_items.c
+    # What was retried by hand after the run had ended is not the run's.
+    completed = sa.and_(c.run_id == run_id, c.status == ItemStatus.COMPLETE, c.finished_at <= ended)
     done = _done(tx, completed, begun, seconds, slices)
     total = sum(map(sum, done.values()))
     if not total:
@@ -58,7 +59,7 @@ def run_timeline(tx: Tx, run_id: int, slices: int = 60) -> Timeline | None:
 
 
 def quantiles(values: Sequence[float], wanted: Sequence[float]) -> dict[float, float]:
-    """Each is a value that was there; of nothing they are 0."""
+    """Each is one of the values; without values they are 0."""
     ordered = sorted(values)
     if not ordered:
         return dict.fromkeys(wanted, 0.0)
@@ -66,7 +67,7 @@ def quantiles(values: Sequence[float], wanted: Sequence[float]) -> dict[float, f
 
 
 def took_seconds(row: sa.Row[Any]) -> float:
-    """Clocks of two processes may differ a little."""
+    """How long an item took; never negative, since the clocks of two processes may differ."""
     return max(0.0, float((row.finished_at - row.started_at).total_seconds()))
 
 
@@ -75,19 +76,17 @@ def _done(
 ) -> dict[Stage, list[int]]:
     c = work_items.c
     since = seconds_between(tx, sa.literal(begun, c.finished_at.type), c.finished_at)
-    number = sa.cast(_whole(tx, since / slice_seconds), sa.Integer).label("number")
+    slice_number = since / slice_seconds
+    # SQLite, which may come without `floor`, rounds down when it casts.
+    whole = sa.func.floor(slice_number) if tx.is_postgres else slice_number
+    number = sa.cast(whole, sa.Integer).label("number")
     # By its name: written out twice, a value that is bound makes two expressions of it.
     counted = sa.select(c.stage, number, sa.func.count()).group_by(c.stage, "number")
     done = {stage: [0] * slices for stage in Stage}
-    for stage, slice_number, items in tx.execute(counted.where(completed)):
+    for stage, place, items in tx.execute(counted.where(completed)):
         # The very last moment belongs to the last slice.
-        done[Stage(stage)][min(max(slice_number, 0), slices - 1)] += items
+        done[Stage(stage)][min(max(place, 0), slices - 1)] += items
     return done
-
-
-def _whole(tx: Tx, value: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-    """Rounded down. SQLite, which may come without `floor`, cuts off by itself."""
-    return sa.func.floor(value) if tx.connection.dialect.name == "postgresql" else value
 
 
 def _took(
@@ -95,7 +94,7 @@ def _took(
 ) -> dict[Stage, list[tuple[datetime, float]]]:
     """When some of the items were completed, and how long each of them took."""
     c = work_items.c
-    # Odd, since items come in batches of a power of two: each place in one has its turn.
+    # Odd, since items come in batches of a power of two: every place in a batch is drawn.
     every = (total // SAMPLE) | 1
     drawn = sa.and_(completed, c.started_at.is_not(None), c.id % every == 0)
     took: dict[Stage, list[tuple[datetime, float]]] = {stage: [] for stage in Stage}
@@ -112,7 +111,3 @@ def _medians(
         number = int((finished_at - begun).total_seconds() / slice_seconds)
         sorted_in[min(max(number, 0), slices - 1)].append(seconds)
     return [quantiles(found, (0.5,))[0.5] if found else None for found in sorted_in]
-
-
-def _completed(run_id: int) -> sa.ColumnElement[bool]:
-    return sa.and_(work_items.c.run_id == run_id, work_items.c.status == ItemStatus.COMPLETE)

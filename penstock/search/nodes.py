@@ -1,30 +1,27 @@
-"""Nodes as people and programs see them."""
+"""Nodes as people and programs see them, with the history of their extractions."""
 
 import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import zip_longest
 from typing import Any
 
 import sqlalchemy as sa
 
 from penstock.errors import NotFound
 from penstock.store.database import Tx
-from penstock.store.schema import embeddings, nodes, run_documents, sources, texts
+from penstock.store.schema import embeddings, extractions, nodes, run_documents, sources, texts
 
+_STAGE = ("status", "reason", "error")
 _EXTRACTION = (
-    "extraction_status",
-    "extraction_reason",
-    "extraction_error",
-    "extraction_model",
-    "extraction_confidence",
-    "extraction_version",
+    *[f"extraction_{name}" for name in (*_STAGE, "model", "confidence", "version")],
     "extracted_at",
 )
-_EMBEDDING = (
-    "embedding_status",
-    "embedding_reason",
-    "embedding_error",
-    "embedding_identity",
-    "embedded_at",
-)
+_EMBEDDING = (*[f"embedding_{name}" for name in (*_STAGE, "identity")], "embedded_at")
+
+
+MOST_VERSIONS = 100
 
 
 def show_node(tx: Tx, tenant_id: str, node_id: str) -> dict[str, Any]:
@@ -60,26 +57,10 @@ def list_nodes(
     """Nodes, oldest first, without their texts."""
     query = _select(nodes).where(nodes.c.tenant_id == tenant_id).order_by(nodes.c.seq).limit(limit)
     if run_id is not None:
-        in_run = sa.select(run_documents.c.node_id).where(run_documents.c.run_id == run_id)
-        query = query.where(nodes.c.id.in_(in_run))
+        # Joined: the run may have few documents, and the tenant many nodes.
+        query = query.join(run_documents, run_documents.c.node_id == nodes.c.id)
+        query = query.where(run_documents.c.run_id == run_id)
     return [_summary(row) for row in tx.execute(query)]
-
-
-def count_by_status(tx: Tx, tenant_id: str) -> dict[str, Any]:
-    """How many nodes there are, and how far extraction and embedding have come with them."""
-    present = sa.and_(nodes.c.tenant_id == tenant_id, nodes.c.expired_at.is_(None))
-    total: int = tx.execute(sa.select(sa.func.count()).where(present)).scalar_one()
-
-    def by(column: sa.ColumnElement[Any]) -> dict[str, int]:
-        counted = sa.select(column.label("status"), sa.func.count().label("nodes"))
-        rows = tx.execute(counted.where(present).group_by(column))
-        return {row.status or "none": row.nodes for row in rows}
-
-    return {
-        "nodes": total,
-        "extraction": by(nodes.c.extraction_status),
-        "embedding": by(nodes.c.embedding_status),
-    }
 
 
 def _select(*columns: Any) -> sa.Select[Any]:
@@ -98,7 +79,7 @@ def _summary(row: sa.Row[Any]) -> dict[str, Any]:
         "title": row.title,
         "profile": row.profile,
         "media_type": row.media_type,
-        # The fields and what is known of their making, together, as consumers of props expect.
+        # Fields and extraction marks together, as consumers of props expect.
         "props": given_part(row, "props") | dict(row.fields) | extraction,
         "classes": list((row.given or {}).get("classes", ())),
         **extraction,
@@ -109,7 +90,7 @@ def _summary(row: sa.Row[Any]) -> dict[str, Any]:
 
 
 def given_part(row: sa.Row[Any], name: str) -> dict[str, Any]:
-    """What whoever made the node said about it."""
+    """A part of what came with a node over HTTP."""
     return dict((row.given or {}).get(name) or {})
 
 
@@ -122,3 +103,46 @@ def valid_node_id(node_id: str) -> str:
         return str(uuid.UUID(node_id))
     except ValueError:
         raise NotFound(f"{node_id!r} is not a node id; `penstock nodes` lists them") from None
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionVersion:
+    """One extraction, and how its fields differ from those of the one before it."""
+
+    id: int
+    version: str
+    model: str
+    confidence: float
+    fallback_reason: str | None
+    profile: str
+    extracted_at: datetime
+    run_id: int | None
+    fields: dict[str, Any]
+    changed: dict[str, tuple[Any, Any]]
+    """Old and new value by name; None where there was none."""
+
+
+def extraction_versions(tx: Tx, tenant_id: str, node_id: str) -> list[ExtractionVersion]:
+    """The newest first, a hundred at most."""
+    c = extractions.c
+    own = sa.and_(c.tenant_id == tenant_id, c.node_id == valid_node_id(node_id))
+    shown = [c[name] for name in ExtractionVersion.__dataclass_fields__ if name != "changed"]
+    newest = sa.select(*shown).where(own).order_by(c.id.desc())
+    # One more than is shown, for the changes of the oldest.
+    rows = tx.execute(newest.limit(MOST_VERSIONS + 1)).all()
+    versions = [
+        ExtractionVersion(
+            **row._mapping,
+            changed={} if older is None else _changed(older.fields, row.fields),
+        )
+        for row, older in zip_longest(rows, rows[1:])
+    ]
+    return versions[:MOST_VERSIONS]
+
+
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {
+        name: (before.get(name), now.get(name))
+        for name in {**before, **now}
+        if before.get(name) != now.get(name)
+    }

@@ -1,7 +1,6 @@
 """What is searched for: the words, and the filters that every way of searching applies."""
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
@@ -19,27 +18,23 @@ Mode = Literal["hybrid", "text", "vector"]
 # Marks around a hit inside a snippet. No document holds them: they are private-use characters.
 HIT_START, HIT_END = "\ue000", "\ue001"
 
-# What people type has a few words; a whole page pasted in would be a statement without end.
-MOST_TERMS = 64
-# Of a text that begins with a number, that number.
+# The number that a text begins with.
 _BEGINNING = r"^([0-9]{1,15}(?:\.[0-9]{1,15})?)"
-_TERM = re.compile(r'"([^"]+)"|(\S+)')
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """A tenant sees only its own; the rest narrows."""
+    """A tenant's nodes, narrowed by the rest."""
 
     tenant_id: str
     source: str | None = None
     profile: str | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
-    """Extracted fields: equal to this, or, for lists, holding this; case does not matter."""
+    """Extracted fields that equal a value, or lists that have it, in any case."""
     at_least: Mapping[str, float] = field(default_factory=dict)
-    """Extracted fields that are numbers, or ranges such as "5-7", which count by where they begin:
-    this or more."""
+    """Extracted numbers that are at least this; a range such as "5-7" counts by its beginning."""
     holding: Sequence[tuple[Sequence[str], str]] = ()
-    """Extracted fields, and a text that one of them, or one value of a list, has in it."""
+    """Extracted fields, and a text that one of them, or one value of a list, contains."""
 
     def conditions(self, tx: Tx) -> list[sa.ColumnElement[bool]]:
         found = [nodes.c.tenant_id == self.tenant_id, nodes.c.expired_at.is_(None)]
@@ -54,12 +49,13 @@ class Filters:
         for names, text in self.holding:
             part = f"%{_escaped(text)}%"
             found.append(sa.or_(*[_has_value(tx, name, part, like=True) for name in names]))
-        return found + [_is_at_least(tx, name, least) for name, least in self.at_least.items()]
+        is_at_least = _is_at_least_postgres if tx.is_postgres else _is_at_least_sqlite
+        return found + [is_at_least(name, least) for name, least in self.at_least.items()]
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """How well a node did in one way of searching: its place, from 1, and its score there."""
+    """A node's place, from 1, and its score in one way of searching."""
 
     way: Way
     place: int
@@ -100,8 +96,7 @@ class Hit:
 
 
 def _has_value(tx: Tx, name: str, value: str, *, like: bool = False) -> sa.ColumnElement[bool]:
-    postgres = tx.connection.dialect.name == "postgresql"
-    return (_has_value_postgres if postgres else _has_value_sqlite)(name, value, like)
+    return (_has_value_postgres if tx.is_postgres else _has_value_sqlite)(name, value, like)
 
 
 def _is_same(found: sa.ColumnElement[Any], value: str, like: bool) -> sa.ColumnElement[bool]:
@@ -110,7 +105,7 @@ def _is_same(found: sa.ColumnElement[Any], value: str, like: bool) -> sa.ColumnE
 
 
 def _escaped(text: str) -> str:
-    """So that LIKE takes it as it stands."""
+    """For LIKE, with "/" as the escape character."""
     return text.replace("/", "//").replace("%", "/%").replace("_", "/_")
 
 
@@ -136,18 +131,13 @@ def _has_value_sqlite(name: str, value: str, like: bool) -> sa.ColumnElement[boo
     return sa.exists(sa.select(sa.literal(1)).select_from(found.join(one, sa.true())).where(same))
 
 
-def _is_at_least(tx: Tx, name: str, least: float) -> sa.ColumnElement[bool]:
-    postgres = tx.connection.dialect.name == "postgresql"
-    return (_is_at_least_postgres if postgres else _is_at_least_sqlite)(name, least)
-
-
 def _is_at_least_postgres(name: str, least: float) -> sa.ColumnElement[bool]:
     found = sa.type_coerce(nodes.c.fields, JSONB)[name]
-    # Exact numbers: one in a document may be larger than any float, and is no reason to fail.
+    # Exact numbers: one in a document may be larger than any float.
     wanted = sa.literal(Decimal(repr(least)), sa.Numeric())
     kind = sa.func.jsonb_typeof(found)
     beginning = sa.func.substring(found.astext, _BEGINNING)
-    # Only a CASE is sure to look at the type first.
+    # CASE checks the type before it casts.
     return sa.case(
         (kind == "number", sa.cast(found, sa.Numeric()) >= wanted),
         (kind == "string", sa.func.coalesce(sa.cast(beginning, sa.Numeric()) >= wanted, False)),
@@ -166,27 +156,16 @@ def _is_at_least_sqlite(name: str, least: float) -> sa.ColumnElement[bool]:
 
 
 def parse_at_least(given: Iterable[str]) -> dict[str, float]:
-    """What people write as name=number, the name once."""
+    """From arguments of the form name=number, each name once."""
     found: dict[str, float] = {}
-    for name, least in map(_parse_least, given):
+    for one in given:
+        name, _, number = one.partition("=")
+        try:
+            least = float(number)
+        except ValueError:
+            least = math.nan
+        if not name or not math.isfinite(least):
+            raise UsageError(f"at least {one}: write it as name=number")
         if found.setdefault(name, least) != least:
             raise UsageError(f"at least {name} is asked for twice: name each field once")
     return found
-
-
-def _parse_least(one: str) -> tuple[str, float]:
-    name, _, number = one.partition("=")
-    try:
-        least = float(number)
-    except ValueError:
-        least = math.nan
-    if not name or not math.isfinite(least):
-        raise UsageError(f"at least {one}: write it as name=number")
-    return name, least
-
-
-def terms_of(query: str) -> list[str]:
-    """Words and quoted phrases, without anything that is syntax to a search engine."""
-    parts = [phrase or word for phrase, word in _TERM.findall(query)]
-    cleaned = [" ".join(re.findall(r"\w+", part)) for part in parts]
-    return list(dict.fromkeys(term for term in cleaned if term))[:MOST_TERMS]

@@ -14,13 +14,12 @@ Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 NodeId = sa.Uuid(as_uuid=False).with_variant(sa.String(36), "sqlite")
 
 
-# Postgres stores no NUL, and UTF-8 carries no half of a surrogate pair; either may stand in a
-# document, or in an error about one.
+# Postgres stores no NUL, and UTF-8 has no half of a surrogate pair; a document may have both.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 class Text(sa.types.TypeDecorator[str]):
-    """Text from anywhere: what no database takes is replaced."""
+    """Text of documents: characters that a database refuses are replaced."""
 
     impl = sa.Text
     cache_ok = True
@@ -31,7 +30,7 @@ class Text(sa.types.TypeDecorator[str]):
 
 
 class Json(sa.types.TypeDecorator[Any]):
-    """JSON values whose texts may come from anywhere."""
+    """JSON values with texts of documents."""
 
     impl = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
     cache_ok = True
@@ -42,7 +41,7 @@ class Json(sa.types.TypeDecorator[Any]):
 
 
 def storable(value: Any) -> Any:
-    """The same JSON without what no database takes."""
+    """The same JSON with characters that a database refuses replaced."""
     if isinstance(value, str):
         return _UNSTORABLE.sub("\ufffd", value)
     if isinstance(value, Mapping):

@@ -1,10 +1,12 @@
-"""Transactions on the database: short, explicit, with the database's own clock."""
+"""Transactions on SQLite or Postgres: short, explicit, with the database's own clock."""
 
+import os
 import sqlite3
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -18,14 +20,15 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from penstock.errors import StoreError, StoreUnavailable
+from penstock.errors import StoreConflict, StoreError, StoreUnavailable
 from penstock.settings import mask_url
 
 _SQLITE_BUSY_SECONDS = 30.0
 _IDLE_SECONDS = 60.0
 _LEAST_IDLE_SECONDS = 10.0
 _ONE_ACTIVE = "uq_work_items_one_active"
-_IDLE_TOO_LONG = "25P03"  # what Postgres says to a process that it has waited for too long
+_DEADLOCK = "40P01"
+_IDLE_TOO_LONG = "25P03"
 _SQLITE_PRAGMAS = (
     # With WAL, NORMAL loses nothing when a process dies; a power cut may undo the last commits.
     "PRAGMA synchronous=NORMAL",
@@ -41,27 +44,29 @@ class Tx:
 
     connection: sa.Connection
     now: datetime
-    _last: dict[Callable[["Tx", list[Any]], None], list[Any]] = field(default_factory=dict)
-    _afterwards: dict[Callable[[list[Any]], None], list[Any]] = field(default_factory=dict)
+    _before_commit: dict[Callable[["Tx", list[Any]], None], list[Any]] = field(default_factory=dict)
+    _after_commit: dict[Callable[[list[Any]], None], list[Any]] = field(default_factory=dict)
 
-    def last(self, write: Callable[["Tx", list[Any]], None], things: Iterable[Any]) -> None:
-        """Have these written right before the commit, all that one writer is given together."""
-        self._last.setdefault(write, []).extend(things)
+    @property
+    def is_postgres(self) -> bool:
+        return self.connection.dialect.name == "postgresql"
 
-    def afterwards(self, tell: Callable[[list[Any]], None], news: Iterable[Any]) -> None:
-        """Have this told once it is committed, all that one listener is given together.
+    def before_commit(self, call: Callable[["Tx", list[Any]], None], values: Iterable[Any]) -> None:
+        """Call this right before the commit, once, with all values that it was given."""
+        self._before_commit.setdefault(call, []).extend(values)
 
-        What is committed cannot fail any more, so a listener must not raise.
-        """
-        self._afterwards.setdefault(tell, []).extend(news)
+    def after_commit(self, call: Callable[[list[Any]], None], values: Iterable[Any]) -> None:
+        """Call this after the commit, once, with all values that it was given. It must not raise:
+        what is committed cannot fail any more."""
+        self._after_commit.setdefault(call, []).extend(values)
 
-    def write_last(self) -> None:
-        for write, things in self._last.items():
-            write(self, things)
+    def run_before_commit(self) -> None:
+        for call, values in self._before_commit.items():
+            call(self, values)
 
-    def tell_afterwards(self) -> None:
-        for tell, news in self._afterwards.items():
-            tell(news)
+    def run_after_commit(self) -> None:
+        for call, values in self._after_commit.items():
+            call(values)
 
     def execute(self, statement: sa.Executable, rows: Any = None) -> sa.CursorResult[Any]:
         return self.connection.execute(statement, rows)
@@ -72,16 +77,14 @@ class Tx:
         On Postgres as one array: a statement of fixed length is parsed and planned once.
         """
         chosen = list(values)
-        if self.connection.dialect.name != "postgresql":
+        if not self.is_postgres:
             return column.in_(chosen)
         array = sa.bindparam(None, chosen, type_=postgresql.ARRAY(column.type))
         return column == sa.any_(array)
 
     def insert(self, table: sa.Table) -> "sqlite.Insert | postgresql.Insert":
         """An INSERT with `on_conflict_…`, which both databases have under one name."""
-        if self.connection.dialect.name == "postgresql":
-            return postgresql.insert(table)
-        return sqlite.insert(table)
+        return postgresql.insert(table) if self.is_postgres else sqlite.insert(table)
 
 
 class Database:
@@ -107,9 +110,16 @@ class Database:
             threading.RLock() if self.is_sqlite else nullcontext()
         )
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of a SQLite database, the main one first; none of a server."""
+        path = self.engine.url.database if self.is_sqlite else None
+        endings = ("", "-wal", "-shm", "-journal")
+        return tuple(Path(path + ending) for ending in endings) if path else ()
+
     @contextmanager
     def read(self) -> Iterator[Tx]:
-        """A transaction that only looks."""
+        """A transaction that only reads."""
         with _explained(self.url), self._begun() as tx:
             yield tx
 
@@ -118,9 +128,9 @@ class Database:
         """A transaction that changes something; committed when the block ends well."""
         with _explained(self.url), self._writer, self._begun(penstock_write=True) as tx:
             yield tx
-            tx.write_last()
+            tx.run_before_commit()
             self._commit(tx.connection)
-        tx.tell_afterwards()
+        tx.run_after_commit()
 
     @contextmanager
     def outside(self) -> Iterator[sa.Connection]:
@@ -133,23 +143,18 @@ class Database:
 
     @contextmanager
     def _begun(self, **options: Any) -> Iterator[Tx]:
-        tx = self._begin(options)
+        try:
+            tx = self._begin(options)
+        except DBAPIError as error:
+            if not error.connection_invalidated:
+                raise
+            # A connection that died in the pool fails here; the others have most likely died too.
+            self.engine.dispose()
+            tx = self._begin(options)
         with tx.connection:
             yield tx
 
     def _begin(self, options: dict[str, Any]) -> Tx:
-        """A connection whose transaction has begun. One that died in the pool is found out by the
-        first question, which is the one for the time, and replaced."""
-        try:
-            return self._try_begin(options)
-        except DBAPIError as error:
-            if not error.connection_invalidated:
-                raise
-            # The others that wait in the pool have most likely died with it.
-            self.engine.dispose()
-            return self._try_begin(options)
-
-    def _try_begin(self, options: dict[str, Any]) -> Tx:
         connection = self.engine.connect().execution_options(**options)
         try:
             return Tx(connection, self._begin_at(connection))
@@ -158,8 +163,8 @@ class Database:
             raise
 
     def _begin_at(self, connection: sa.Connection) -> datetime:
-        """Begin a transaction; when, by the database's clock. Postgres is asked for both at once,
-        and so the driver leaves transactions to us: it would make two questions of it."""
+        """Begin a transaction; the time by the database's clock. Postgres is asked for both in one
+        round trip, which is why the driver leaves transactions to us."""
         if self.is_sqlite:
             connection.begin()
             return datetime.now(UTC)
@@ -183,8 +188,8 @@ class Database:
 
 
 def _open_postgres(url: str, idle_seconds: float) -> sa.Engine:
-    """Transactions are short here. A process that was halted, or cut off, in the middle of one
-    must not keep its locks from whoever takes over its work."""
+    """A process that was halted or cut off in a transaction must not keep its locks from the worker
+    that takes over its work; transactions are short here."""
     engine = sa.create_engine(url, pool_size=8, max_overflow=24, isolation_level="AUTOCOMMIT")
     limit = f"SET idle_in_transaction_session_timeout = {round(1000 * idle_seconds)}"
     sa.event.listen(engine, "connect", lambda driver, _: driver.execute(limit))
@@ -195,11 +200,10 @@ def _open_sqlite(url: str, timeout_seconds: float) -> sa.Engine:
     path = sa.engine.make_url(url).database
     if path:
         _make_folder(Path(path).parent)
-    engine = sa.create_engine(
-        url,
-        module=_sqlite_driver(),
-        connect_args={"timeout": timeout_seconds},
-    )
+    connect_args = {"timeout": timeout_seconds}
+    engine = sa.create_engine(url, module=_sqlite_driver(), connect_args=connect_args)
+    if path and path != ":memory:":
+        sa.event.listen(engine, "do_connect", lambda *_: _make_private_file(path))
     sa.event.listen(engine, "connect", _prepare_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -207,12 +211,19 @@ def _open_sqlite(url: str, timeout_seconds: float) -> sa.Engine:
 
 def _make_folder(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(
             f"the folder {folder} cannot be made ({error.strerror or error}): choose another one "
             "with PENSTOCK_HOME"
         ) from error
+
+
+def _make_private_file(path: str) -> None:
+    """SQLite would make the file readable for every account; files beside it get its mode."""
+    # It exists already, or cannot be made, which SQLite explains better.
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _sqlite_driver() -> Any:
@@ -234,7 +245,7 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
     _switch_to_wal(connection)
     for pragma in _SQLITE_PRAGMAS:
         connection.execute(pragma)
-    # SQLite's own knows the letters of English alone.
+    # SQLite's own `lower` knows ASCII letters only.
     connection.create_function("lower", 1, _lower, deterministic=True)
     connection.enable_load_extension(True)
     connection.load_extension(_vector_extension())
@@ -242,7 +253,7 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
 
 
 def _switch_to_wal(connection: Any) -> None:
-    """The very first switch of a file does not wait for its lock by itself, as all else does."""
+    """The first switch of a file does not wait for its lock, as other statements do."""
     deadline = time.monotonic() + _SQLITE_BUSY_SECONDS
     while True:
         try:
@@ -260,7 +271,7 @@ def _lower(value: object) -> str | None:
 
 @cache
 def _vector_extension() -> str:
-    """Where sqlite-vec lies. Importing it would import numpy, which quick commands do without."""
+    """The path of sqlite-vec. Importing it would import numpy, which quick commands do without."""
     package = find_spec("sqlite_vec")
     if package is None or package.origin is None:
         raise StoreError("sqlite-vec is not installed; run `pip install sqlite-vec`")
@@ -280,6 +291,11 @@ def _explained(url: str) -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as error:
+        if _sqlstate(error) == _DEADLOCK:
+            raise StoreConflict(
+                f"the database {mask_url(url)} ended a transaction that waited for another one, "
+                "which waited for it"
+            ) from error
         if _is_passing(error):
             raise StoreUnavailable(
                 f"the database {mask_url(url)} cannot be used: {_first_line(error)}. "
@@ -289,17 +305,30 @@ def _explained(url: str) -> Iterator[None]:
 
 
 def _is_passing(error: SQLAlchemyError) -> bool:
-    """Whether the same may go well a moment later: the server or the connection was lost."""
+    """Whether a retry may succeed: the server or the connection was lost."""
     if isinstance(error, OperationalError | PoolTimeout):
         return True
     if not isinstance(error, DBAPIError):
         return False
-    if error.connection_invalidated or getattr(error.orig, "sqlstate", None) == _IDLE_TOO_LONG:
+    if error.connection_invalidated or _sqlstate(error) == _IDLE_TOO_LONG:
         return True
-    # Somebody else has recorded the same work in this very moment; the next look finds it.
+    # Another transaction has just recorded the same work; the next attempt finds it.
     return _ONE_ACTIVE in str(error.orig)
+
+
+def _sqlstate(error: SQLAlchemyError) -> str | None:
+    return getattr(error.orig, "sqlstate", None) if isinstance(error, DBAPIError) else None
 
 
 def _first_line(error: SQLAlchemyError) -> str:
     cause = error.orig if isinstance(error, DBAPIError) else error
     return str(cause).strip().partition("\n")[0]
+
+
+def new_node_id() -> str:
+    """A UUID of version 7 (RFC 9562): milliseconds since 1970, then random bits."""
+    milliseconds = time.time_ns() // 1_000_000
+    value = int.from_bytes(milliseconds.to_bytes(6, "big") + os.urandom(10), "big")
+    value = value & ~(0xF << 76) | (0x7 << 76)
+    value = value & ~(0x3 << 62) | (0x2 << 62)
+    return str(uuid.UUID(int=value))

@@ -1,6 +1,7 @@
 """Brings a database to this version's schema, and refuses one that is ahead of it."""
 
-import fcntl
+import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,22 +12,39 @@ import sqlalchemy as sa
 from penstock.errors import SchemaMismatch
 from penstock.settings import mask_url
 from penstock.store.database import Database
+from penstock.store.schema import metadata
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
 # Asking Alembic would cost every quick command half a second; a test holds this to its answer.
-HEAD = "0009"
+HEAD = "0011"
 _MIGRATION_LOCK = 0x70656E73
+_LOOK_SECONDS = 0.1
+# Revisions after this one take the indexes that are there already.
+_INDEXED_BEFOREHAND = "0009"
+# What those revisions drop.
+_DROPPED_BEFOREHAND = ("ix_run_documents_status", "ix_work_items_run")
+_CREATE = re.compile(r"^CREATE (UNIQUE )?INDEX")
+_VALID_INDEXES = """
+SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+WHERE c.relnamespace = current_schema()::regnamespace
+"""
 
 
 def migrate(database: Database) -> bool:
     """Bring the schema to HEAD if it is behind; True when something was done."""
     if current_revision(database) == HEAD:
         return False
-    with _one_migrator(database), database.write() as tx:
-        _refuse_newer(database, _read_revision(tx.connection))
-        _upgrade(tx.connection)
+    with _one_migrator(database):
+        revision = current_revision(database)
+        _refuse_newer(database, revision)
+        if not database.is_sqlite and (revision or "") >= _INDEXED_BEFOREHAND:
+            _build_indexes(database)
+        with database.write() as tx:
+            from alembic import command
+
+            command.upgrade(alembic_config(tx.connection), "head")
     return True
 
 
@@ -43,7 +61,11 @@ def check(database: Database) -> None:
 
 def current_revision(database: Database) -> str | None:
     with database.read() as tx:
-        return _read_revision(tx.connection)
+        if not sa.inspect(tx.connection).has_table("alembic_version"):
+            return None
+        read = sa.text("SELECT version_num FROM alembic_version")
+        found: str | None = tx.execute(read).scalar_one_or_none()
+        return found
 
 
 def alembic_config(connection: sa.Connection | None = None) -> "Config":
@@ -56,15 +78,6 @@ def alembic_config(connection: sa.Connection | None = None) -> "Config":
     return config
 
 
-def _read_revision(connection: sa.Connection) -> str | None:
-    if not sa.inspect(connection).has_table("alembic_version"):
-        return None
-    found: str | None = connection.execute(
-        sa.text("SELECT version_num FROM alembic_version")
-    ).scalar_one_or_none()
-    return found
-
-
 def _refuse_newer(database: Database, revision: str | None) -> None:
     if revision is not None and revision > HEAD:
         raise SchemaMismatch(
@@ -74,29 +87,43 @@ def _refuse_newer(database: Database, revision: str | None) -> None:
         )
 
 
-def _upgrade(connection: sa.Connection) -> None:
-    from alembic import command
-
-    command.upgrade(alembic_config(connection), "head")
+def _build_indexes(database: Database) -> None:
+    """Make the indexes that a Postgres in use lacks, and drop those they replace, while others
+    write, which a revision cannot do inside its transaction. Only on tables and columns that are
+    there already."""
+    with database.outside() as connection:
+        inspector = sa.inspect(connection)
+        there = {row[0]: row[1] for row in connection.exec_driver_sql(_VALID_INDEXES)}
+        for name in metadata.tables.keys() & set(inspector.get_table_names()):
+            table = metadata.tables[name]
+            names = {column["name"] for column in inspector.get_columns(table.name)}
+            for index in table.indexes:
+                if not there.get(str(index.name)) and names.issuperset(index.columns.keys()):
+                    if index.name in there:
+                        # One whose building was interrupted is kept up to date, and never used.
+                        connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY {index.name}")
+                    statement = str(sa.schema.CreateIndex(index).compile(connection))
+                    statement = _CREATE.sub(r"CREATE \1INDEX CONCURRENTLY", statement)
+                    connection.exec_driver_sql(statement)
+        for name in _DROPPED_BEFOREHAND:
+            connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
 
 
 @contextmanager
 def _one_migrator(database: Database) -> Iterator[None]:
     """Two first commands at once: one migrates, the other waits and finds it done."""
     if database.is_sqlite:
-        with _file_lock(Path(f"{database.engine.url.database}.migrating")):
+        from filelock import FileLock
+
+        with FileLock(f"{database.engine.url.database}.migrating", mode=0o600):
             yield
         return
     with database.engine.connect() as connection:
-        connection.execute(sa.text("SELECT pg_advisory_lock(:key)"), {"key": _MIGRATION_LOCK})
+        # Polled: a connection that waits inside a statement keeps an index from being built.
+        ask = sa.text("SELECT pg_try_advisory_lock(:key)")
+        while not connection.execute(ask, {"key": _MIGRATION_LOCK}).scalar_one():
+            time.sleep(_LOOK_SECONDS)
         try:
             yield
         finally:
             connection.execute(sa.text("SELECT pg_advisory_unlock(:key)"), {"key": _MIGRATION_LOCK})
-
-
-@contextmanager
-def _file_lock(path: Path) -> Iterator[None]:
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield

@@ -14,7 +14,19 @@ ITEM_OF_RUN = sa.text("run_id IS NOT NULL")
 ACTIVE_RUN = sa.text("status IN ('pending', 'initializing', 'ingesting')")
 ACTIVE_BACKFILL = sa.text("status = 'active'")
 DEAD_ITEM = sa.text("status = 'failed'")
+COMPLETE_ITEM = sa.text("status = 'complete'")
+CANCELLED_ITEM = sa.text("status = 'cancelled'")
+# Every item is in one of these, and each of these has an index by tenant or is small.
+PARTS_OF_ITEMS = (WAITING_ITEM, LEASED_ITEM, DEAD_ITEM, CANCELLED_ITEM, COMPLETE_ITEM)
+ACTIVE_ITEM_OF_RUN = sa.text(f"{ACTIVE_ITEM.text} AND {ITEM_OF_RUN.text}")
 FELL_BACK = sa.text("fallback_reason IS NOT NULL")
+
+
+def _partial_index(
+    name: str, *columns: str | sa.TextClause, where: sa.TextClause, unique: bool = False
+) -> sa.Index:
+    return sa.Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
+
 
 sources = sa.Table(
     "sources",
@@ -45,7 +57,7 @@ nodes = sa.Table(
     sa.Column("raw_key", sa.Text),
     sa.Column("metadata", Json, nullable=False),
     sa.Column("fields", Json, nullable=False),
-    # What whoever made the node said about it: classes, props, metadata, payload_ref.
+    # As it came in over HTTP: classes, props, metadata, payload_ref.
     sa.Column("given", Json),
     # Change marks: written together with success, and only then.
     sa.Column("content_hash", sa.Text),
@@ -70,6 +82,7 @@ nodes = sa.Table(
     sa.Column("expired_at", UtcDateTime),
     sa.UniqueConstraint("source_id", "external_id", name="uq_nodes_source_external"),
     sa.Index("ix_nodes_tenant", "tenant_id", "seq"),
+    sa.Index("ix_nodes_raw", "raw_key"),
     sqlite_autoincrement=True,
 )
 
@@ -110,12 +123,8 @@ extractions = sa.Table(
     sa.UniqueConstraint("tenant_id", "cache_key", name="uq_extractions_tenant_key"),
     sa.Index("ix_extractions_node", "node_id"),
     sa.Index("ix_extractions_extracted", "extracted_at"),
-    sa.Index(
-        "ix_extractions_fallbacks",
-        "run_id",
-        sqlite_where=FELL_BACK,
-        postgresql_where=FELL_BACK,
-    ),
+    _partial_index("ix_extractions_fallbacks", "run_id", where=FELL_BACK),
+    _partial_index("ix_extractions_fallbacks_tenant", "tenant_id", where=FELL_BACK),
 )
 
 model_calls = sa.Table(
@@ -164,15 +173,9 @@ runs = sa.Table(
     sa.Column("error_count", sa.Integer),
     sa.Column("expired", sa.Integer),
     sa.Column("pending", sa.Integer),
-    # Stages and changes, kept when the rows that they are counted from are about to be forgotten.
+    # Counts by stage and change, kept when the rows they are counted from are about to be deleted.
     sa.Column("figures", Json),
-    sa.Index(
-        "uq_runs_one_active",
-        "source_id",
-        unique=True,
-        sqlite_where=ACTIVE_RUN,
-        postgresql_where=ACTIVE_RUN,
-    ),
+    _partial_index("uq_runs_one_active", "source_id", where=ACTIVE_RUN, unique=True),
     sqlite_autoincrement=True,
 )
 
@@ -188,7 +191,9 @@ run_documents = sa.Table(
     sa.Column("reason", Text),
     sa.Column("error_class", sa.Text),
     sa.Column("updated_at", UtcDateTime, nullable=False),
-    sa.Index("ix_run_documents_status", "run_id", "status"),
+    # All that a run's documents are counted by, so that counting reads no row.
+    sa.Index("ix_run_documents_counts", "run_id", "status", "change"),
+    sa.Index("ix_run_documents_node", "node_id"),
 )
 
 work_items = sa.Table(
@@ -216,45 +221,31 @@ work_items = sa.Table(
     sa.Column("created_at", UtcDateTime, nullable=False),
     sa.Column("updated_at", UtcDateTime, nullable=False),
     sa.Column("finished_at", UtcDateTime),
-    sa.Index(
-        "uq_work_items_one_active",
-        "node_id",
-        "stage",
-        unique=True,
-        sqlite_where=ACTIVE_ITEM,
-        postgresql_where=ACTIVE_ITEM,
+    _partial_index("uq_work_items_one_active", "node_id", "stage", where=ACTIVE_ITEM, unique=True),
+    _partial_index(
+        "ix_work_items_due", "tenant_id", sa.text("priority DESC"), "id", where=WAITING_ITEM
     ),
-    sa.Index(
-        "ix_work_items_due",
+    sa.Index("ix_work_items_node", "node_id"),
+    _partial_index("ix_work_items_dead", "tenant_id", "stage", "id", where=DEAD_ITEM),
+    _partial_index("ix_work_items_lease", "lease_expires_at", where=LEASED_ITEM),
+    # All that a run's items are counted by.
+    _partial_index(
+        "ix_work_items_run_counts", "run_id", "stage", "status", "outcome", where=ITEM_OF_RUN
+    ),
+    # A run's own claims pass over nothing of what other runs of the tenant have waiting.
+    _partial_index(
+        "ix_work_items_run_active",
+        "run_id",
         "tenant_id",
         sa.text("priority DESC"),
         "id",
-        sqlite_where=WAITING_ITEM,
-        postgresql_where=WAITING_ITEM,
+        where=ACTIVE_ITEM_OF_RUN,
     ),
-    sa.Index("ix_work_items_node", "node_id"),
-    sa.Index(
-        "ix_work_items_dead",
-        "tenant_id",
-        "stage",
-        "id",
-        sqlite_where=DEAD_ITEM,
-        postgresql_where=DEAD_ITEM,
-    ),
-    sa.Index(
-        "ix_work_items_lease",
-        "lease_expires_at",
-        sqlite_where=LEASED_ITEM,
-        postgresql_where=LEASED_ITEM,
-    ),
-    sa.Index(
-        "ix_work_items_run",
-        "run_id",
-        "stage",
-        "status",
-        sqlite_where=ITEM_OF_RUN,
-        postgresql_where=ITEM_OF_RUN,
-    ),
+    # Not of all items: without figures about a table, SQLite would take it for everything that
+    # names a tenant, and pass over the small indexes of the other items.
+    _partial_index("ix_work_items_complete", "tenant_id", "id", "stage", where=COMPLETE_ITEM),
+    _partial_index("ix_work_items_done", "stage", "finished_at", where=COMPLETE_ITEM),
+    _partial_index("ix_work_items_cancelled", "tenant_id", "stage", "id", where=CANCELLED_ITEM),
     sqlite_autoincrement=True,
 )
 
@@ -308,13 +299,7 @@ backfills = sa.Table(
     sa.Column("created_at", UtcDateTime, nullable=False),
     sa.Column("updated_at", UtcDateTime, nullable=False),
     sa.Column("finished_at", UtcDateTime),
-    sa.Index(
-        "uq_backfills_one_active",
-        "key",
-        unique=True,
-        sqlite_where=ACTIVE_BACKFILL,
-        postgresql_where=ACTIVE_BACKFILL,
-    ),
+    _partial_index("uq_backfills_one_active", "key", where=ACTIVE_BACKFILL, unique=True),
     sqlite_autoincrement=True,
 )
 
@@ -328,7 +313,7 @@ vector_identity = sa.Table(
     sa.Column("since", UtcDateTime, nullable=False),
 )
 
-# What was counted of rows that are forgotten, for figures that never go down.
+# Totals of rows that were deleted, for counters that never go down.
 tallies = sa.Table(
     "tallies",
     metadata,
@@ -345,6 +330,7 @@ idempotency_keys = sa.Table(
     sa.Column("request_hash", sa.Text, nullable=False),
     sa.Column("answer", Json),
     sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Index("ix_idempotency_keys_created", "created_at"),
 )
 
 events = sa.Table(

@@ -1,22 +1,21 @@
 """Stand-ins for outside services, for the tests of programs that use Penstock."""
 
-from penstock.testing.behaviours import (
+from penstock.testing.answers import ChatRequest
+from penstock.testing.groq_server import GroqServer
+from penstock.testing.script import (
     Answer,
     Behaviour,
     Failure,
     Page,
     Reply,
-    cut_short,
-    drop,
-    hang,
-)
-from penstock.testing.chat import ChatRequest
-from penstock.testing.failures import (
     bad_gateway,
     bad_request,
     capacity_exceeded,
+    cut_short,
     daily_quota,
+    drop,
     forbidden,
+    hang,
     invalid_api_key,
     json_validate_failed,
     model_decommissioned,
@@ -26,7 +25,6 @@ from penstock.testing.failures import (
     too_large,
     unavailable,
 )
-from penstock.testing.groq_server import GroqServer
 
 __all__ = [
     "Answer",

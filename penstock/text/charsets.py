@@ -1,7 +1,11 @@
-"""Bytes to characters: byte order mark, then what was declared, then UTF-8, then a guess."""
+"""Decodes bytes to text, and cleans text of characters that databases refuse."""
 
 import codecs
 import re
+import unicodedata
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -11,11 +15,11 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _HEADER = re.compile(r"""charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.ASCII | re.IGNORECASE)
-_META = re.compile(rb"""charset\s*=\s*["']?\s*([\w.:-]{1,40})""")
+_META = re.compile(rb"""<meta[^<>]*?charset\s*=\s*["']?\s*([\w.:-]{1,40})""")
 _XML = re.compile(rb"""\s*<\?xml[^>]{0,200}\sencoding\s*=\s*["']([\w.:-]{1,40})""")
 _META_WINDOW = 8192
 _SAMPLE_BYTES = 32_768
-# Browsers read these labels as the larger charset that Windows made of each
+# Browsers read these labels as the larger Windows charset of each
 # (https://encoding.spec.whatwg.org/#names-and-labels).
 _READ_AS = {
     "ascii": "cp1252",
@@ -30,20 +34,20 @@ _READ_AS = {
     "big5": "big5hkscs",
 }
 _UNKNOWN_TO_PYTHON = {"x-sjis": "cp932", "windows-31j": "cp932", "x-gbk": "gb18030"}
-# Python can decode these, but no page is in them; some take quadratic time on bytes made for it.
-_NO_CHARSETS = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-escape", "utf-7"})
-# A stray byte or two, or a character cut in half, does not make a declaration wrong.
+# Python can decode these, but pages do not use them; some take quadratic time on hostile bytes.
+_REFUSED_CHARSETS = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-escape", "utf-7"})
+# Up to this share of broken characters, a declared charset is still taken as right.
 _BROKEN_SHARE = 0.001
-# Short text fits many code pages equally well; these are the ones met in practice.
+# Short text fits many code pages equally well; these are the common ones.
 _COMMON = ("cp1252", "cp1251", "cp1250", "cp1253", "cp1254")
 
 
 def decode_text(content: bytes, media_type: str | None = None, *, markup: bool = False) -> str:
     """The characters of `content`; bytes that fit no charset become U+FFFD."""
-    # A NUL in every second byte is as good as a mark: in any other charset it would be no text.
-    if certain := charset_of_mark(content) or wide_charset(content):
+    if certain := certain_charset(content):
         return content.decode(certain, "replace")
-    declared = _declared_charset(media_type), _markup_charset(content) if markup else None
+    header = _HEADER.search(media_type or "")
+    declared = header[1].lower() if header else None, _markup_charset(content) if markup else None
     labels = list(filter(None, map(_python_name, declared)))
     for name in labels:
         text = _decode_strictly(content, name)
@@ -53,29 +57,28 @@ def decode_text(content: bytes, media_type: str | None = None, *, markup: bool =
     return text if text is not None else _decode_broken(content, labels)
 
 
-def charset_of_mark(content: bytes) -> str | None:
-    """The charset named by a byte order mark, if there is one."""
-    return next((name for mark, name in _MARKS if content.startswith(mark)), None)
+def certain_charset(content: bytes) -> str | None:
+    """The charset of a byte order mark, or UTF-16 without one.
 
-
-def _declared_charset(media_type: str | None) -> str | None:
-    found = _HEADER.search(media_type or "")
-    return found.group(1).lower() if found else None
+    Nearly every second byte of Western text in UTF-16 is NUL, which is as certain as a mark.
+    """
+    for mark, name in _MARKS:
+        if content.startswith(mark):
+            return name
+    sample = content[:_SAMPLE_BYTES]
+    half, even, odd = len(sample) // 2, sample[0::2].count(0), sample[1::2].count(0)
+    if half > 1 and odd > 0.5 * half and not even:
+        return "utf-16-le"
+    return "utf-16-be" if half > 1 and even > 0.5 * half and not odd else None
 
 
 def _markup_charset(content: bytes) -> str | None:
-    """What the page says of itself, in a meta tag or else in an XML declaration."""
+    """The charset in a meta tag, or else in an XML declaration."""
     head = content[:_META_WINDOW].lower()
-    in_meta = (found for found in _META.finditer(head) if _is_in_meta(head, found.start()))
-    found = next(in_meta, None) or _XML.match(head)
+    found = _META.search(head) or _XML.match(head)
     label = found.group(1).decode("ascii") if found else None
-    # What could be read byte by byte is not in UTF-16, whatever it claims.
+    # A declaration that can be read byte by byte is not in UTF-16.
     return "utf-8" if label and label.startswith("utf-16") else label
-
-
-def _is_in_meta(head: bytes, place: int) -> bool:
-    tag = head.rfind(b"<", 0, place)
-    return tag >= 0 and head.startswith(b"<meta", tag) and b">" not in head[tag:place]
 
 
 def _python_name(label: str | None) -> str | None:
@@ -83,44 +86,27 @@ def _python_name(label: str | None) -> str | None:
         name = codecs.lookup(_UNKNOWN_TO_PYTHON.get(label, label)).name if label else None
     except (LookupError, ValueError):
         return None
-    return None if name is None or name in _NO_CHARSETS else _READ_AS.get(name, name)
+    return None if name is None or name in _REFUSED_CHARSETS else _READ_AS.get(name, name)
 
 
 def _decode_strictly(content: bytes, name: str) -> str | None:
     try:
         return content.decode(name)
     except (LookupError, ValueError):
-        return None  # a LookupError for names like `rot13`, which stand for no charset
+        return None  # LookupError for codecs such as `rot13`, which are not charsets
 
 
 def _decode_broken(content: bytes, declared: list[str]) -> str:
-    """Bytes that fit neither UTF-8 nor what was declared, by the charset that spoils least."""
-    if _is_mostly_utf8(content):
-        return content.decode("utf-8", "replace")
+    """Decode bytes that fit neither UTF-8 nor a declared charset, with the fewest errors."""
+    text = content.decode("utf-8", "replace")
+    # Few errors per character of several bytes: text in a single-byte charset has more.
+    if text.count("\ufffd") < (len(content) - len(text)) / 4:
+        return text
     for name in declared:
         text = "" if name == "utf-8" else content.decode(name, "replace")
         if text.count("\ufffd") < _BROKEN_SHARE * len(text):
             return text
     return content.decode(_guess_charset(content), "replace")
-
-
-def _is_mostly_utf8(content: bytes) -> bool:
-    text = content.decode("utf-8", "replace")
-    # Bytes saved by characters of several bytes: single-byte charsets hardly ever look like that.
-    return text.count("\ufffd") < (len(content) - len(text)) / 4
-
-
-def wide_charset(content: bytes) -> str | None:
-    """UTF-16 without a mark shows as a NUL in nearly every second byte of Western text."""
-    sample = content[: _SAMPLE_BYTES - _SAMPLE_BYTES % 2]
-    half = len(sample) // 2
-    if half < 2:
-        return None
-    if sample[1::2].count(0) > 0.5 * half and not sample[0::2].count(0):
-        return "utf-16-le"
-    if sample[0::2].count(0) > 0.5 * half and not sample[1::2].count(0):
-        return "utf-16-be"
-    return None
 
 
 def _guess_charset(content: bytes) -> str:
@@ -137,3 +123,74 @@ def _guess_charset(content: bytes) -> str:
         for name in match.could_be_from_charset
     }
     return next((name for name in _COMMON if name in equals), best.encoding)
+
+
+TITLE_CHARS = 300
+VALUE_CHARS = 100_000
+"""Limit of one metadata value; the description of a long job posting has a tenth of that."""
+
+# Postgres refuses NUL in text and in jsonb, and UTF-8 cannot carry a lone surrogate.
+_REFUSED = re.compile("[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+_LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+_BLANK_LINES = re.compile(r"\n{3,}")
+# NFC sorts the marks on a letter in quadratic time. No script puts this many on one
+# (https://www.unicode.org/reports/tr15/#Stream_Safe_Text_Format).
+_MARKS_ON_A_LETTER = 30
+_FIRST_MARK = 0x300
+
+
+def clean_text(text: str) -> str:
+    """The text in NFC, without control characters, trailing spaces and runs of blank lines."""
+    text = _REFUSED.sub("", _LINE_ENDS.sub("\n", text))
+    text = "\n".join(map(str.rstrip, text.split("\n")))
+    text = _BLANK_LINES.sub("\n\n", text).strip()
+    if unicodedata.is_normalized("NFC", text):
+        return text
+    return unicodedata.normalize("NFC", _long_mark_runs().sub(_limit_marks, text)).strip()
+
+
+def clean_line(text: str) -> str:
+    """The text on one line, with single spaces."""
+    return " ".join(clean_text(text).split())
+
+
+def clean_title(title: str | None) -> str | None:
+    """One trimmed line of at most 300 characters, or nothing."""
+    return clean_line(title or "")[:TITLE_CHARS].strip() or None
+
+
+def clean_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata with cleaned strings of bounded length, without empty entries."""
+    cleaned = {key: _clean_value(value) for key, value in metadata.items()}
+    return {key: value for key, value in cleaned.items() if value not in (None, "", [], {})}
+
+
+@cache
+def _long_mark_runs() -> re.Pattern[str]:
+    """Long runs of combining marks, and of all rare letters: few ranges are fast to search."""
+    marks = "".join(filter(_starts_with_mark, map(chr, range(_FIRST_MARK, 0x10000))))
+    candidate = f"[{marks}\U00010000-\U0010ffff]"
+    return re.compile(f"{candidate}{candidate}{{{_MARKS_ON_A_LETTER},}}")
+
+
+def _limit_marks(run: re.Match[str]) -> str:
+    kept, marks = [], 0
+    for letter in run.group():
+        marks = marks + 1 if _starts_with_mark(letter) else 0
+        if marks <= _MARKS_ON_A_LETTER:
+            kept.append(letter)
+    return "".join(kept)
+
+
+def _starts_with_mark(letter: str) -> bool:
+    return bool(unicodedata.combining(unicodedata.normalize("NFD", letter)[0]))
+
+
+def _clean_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value[:VALUE_CHARS])
+    if isinstance(value, list):
+        return [_clean_value(item) for item in value]
+    if isinstance(value, Mapping):
+        return clean_metadata(value)
+    return value

@@ -1,11 +1,10 @@
-"""Imported once by the fork server, so that every child starts with its libraries loaded."""
+"""Imports the libraries of text extraction, for child processes: they start with them loaded."""
 
 from contextlib import suppress
 from importlib import import_module
 
-_LIBRARIES = (
-    "penstock.text.child",
-    "penstock.text.extractor",
+_MODULES = (
+    "penstock.text.extract",
     "charset_normalizer",
     "docx.oxml.parser",
     "lxml.html",
@@ -14,7 +13,7 @@ _LIBRARIES = (
     "trafilatura",
 )
 
-for _library in _LIBRARIES:
+for _module in _MODULES:
     # What cannot be imported is reported later, by the document that needs it.
     with suppress(Exception):
-        import_module(_library)
+        import_module(_module)

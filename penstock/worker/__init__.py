@@ -4,12 +4,12 @@ It works on the same store, by the same queue and the same processing path as th
 Prefect is needed.
 """
 
-from penstock.worker.attachments import Attachment
-from penstock.worker.database import Database
-from penstock.worker.extraction_worker import ExtractionWorker
-from penstock.worker.jobs import Job
-from penstock.worker.queue import QueueManager
-from penstock.worker.signals import register_signal_handlers
+from penstock.worker.jobs import Job, QueueManager
+from penstock.worker.library import Attachment, Database
+from penstock.worker.worker import ExtractionWorker, register_signal_handlers
+
+# Its name in the library that this worker has grown out of.
+ResearchDatabase = Database
 
 __all__ = [
     "Attachment",
@@ -17,5 +17,6 @@ __all__ = [
     "ExtractionWorker",
     "Job",
     "QueueManager",
+    "ResearchDatabase",
     "register_signal_handlers",
 ]

@@ -1,5 +1,6 @@
 """The operators' endpoints of the two queues: status, requeue, dead letters."""
 
+from contextlib import suppress
 from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any
@@ -7,17 +8,19 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from entrypoints.api.deps import Admin, AdminTenant, AppDep, tenant_of
+from entrypoints.api.hidden_paths import without_paths
 from entrypoints.api.models import ReplayIn, Requeued, RequeueIn
 from entrypoints.api.problems import documented
-from penstock.bootstrap import App
+from penstock.app import App
 from penstock.documents import Stage
 from penstock.errors import ServiceError
-from penstock.operations.deadletters import purge, replay
-from penstock.operations.jobs import JobFilter, list_jobs
-from penstock.operations.requeue import MAX_NODES, Requeue, requeue_nodes
-from penstock.operations.status import count_nodes, mirrored_depths, stored_depths
+from penstock.operations.jobs import JobFilter, list_jobs, purge, replay
+from penstock.operations.nodes import MAX_NODES, Requeue, requeue_nodes
+from penstock.operations.status import stored_depths
+from penstock.queue.items import ItemStatus
+from penstock.queue.stats import count_nodes
+from penstock.redis.reconcile import queue_depths
 from penstock.search.nodes import valid_node_id
-from penstock.work.items import ItemStatus
 
 router = APIRouter(prefix="/admin", tags=["admin"])
 Page = Annotated[int, Query(ge=1, le=500)]
@@ -39,10 +42,11 @@ def show_status(
     """Nodes by status and the depth of the queue. With tokens, both are the tenant's own."""
     tenant = tenant_of(principal, tenant_id)
     with app.database.read() as tx:
-        counts = count_nodes(tx, queue.stage, tenant)
+        counts = count_nodes(tx, tenant)[queue]
         depths = stored_depths(tx, queue.stage, tenant if principal.bound else None)
     if app.redis is not None and not principal.bound:
-        depths = _mirrored(app, queue, depths)
+        with suppress(ServiceError):
+            depths = queue_depths(app.redis)[queue]
     return _mode(app, queue) | {"tenant_id": tenant, "status_counts": counts, "queue": depths}
 
 
@@ -76,7 +80,8 @@ def list_dead_letters(
     wanted = JobFilter(tenant_id, (queue.stage,), ItemStatus.FAILED, before=_bounded(before))
     with app.database.read() as tx:
         jobs = list_jobs(tx, wanted, limit)
-    return {"jobs": jobs, "next_before": jobs[-1]["id"] if len(jobs) == limit else None}
+    shown = without_paths(app.settings, jobs)
+    return {"jobs": shown, "next_before": jobs[-1]["id"] if len(jobs) == limit else None}
 
 
 @router.post("/{queue}/dlq/replay", responses=documented(413))
@@ -104,13 +109,6 @@ def purge_dead_letters(
     age = timedelta(seconds=older_than_seconds)
     with app.database.write() as tx:
         return {"purged": purge(tx, tenant_id, queue.stage, older_than=age)}
-
-
-def _mirrored(app: App, queue: QueueName, stored: dict[str, int]) -> dict[str, int]:
-    try:
-        return dict(mirrored_depths(app.redis, queue.stage))
-    except ServiceError:
-        return stored
 
 
 def _mode(app: App, queue: QueueName) -> dict[str, Any]:

@@ -6,14 +6,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 
 from entrypoints.api.deps import AppDep, ReadTenant, Writer, WriteTenant, tenant_of
+from entrypoints.api.hidden_paths import without_paths
 from entrypoints.api.models import Cancelled, JobIn, JobsIn, Retried
 from entrypoints.api.problems import documented
+from penstock.app import App
 from penstock.documents import Stage
 from penstock.errors import NotFound
-from penstock.operations import bulk, jobs, stuck
-from penstock.operations.requeue import Requeue, requeue_nodes
+from penstock.operations import jobs
+from penstock.operations.nodes import Requeue, requeue_nodes
+from penstock.operations.status import count_processing, stuck_jobs
+from penstock.queue.items import ItemStatus
 from penstock.search.nodes import valid_node_id
-from penstock.work.items import ItemStatus
 
 router = APIRouter(prefix="/extraction-jobs", tags=["jobs"])
 JobId = Annotated[int, Path(ge=1, le=2**63 - 1)]
@@ -38,7 +41,8 @@ def list_jobs(
     wanted = jobs.JobFilter(tenant_id, (stage,), status, node, run_id, error_class, before)
     with app.database.read() as tx:
         found = jobs.list_jobs(tx, wanted, limit)
-    return {"jobs": found, "next_before": found[-1]["id"] if len(found) == limit else None}
+    shown = without_paths(app.settings, found)
+    return {"jobs": shown, "next_before": found[-1]["id"] if len(found) == limit else None}
 
 
 @router.post("", responses=documented(404, 413))
@@ -52,7 +56,7 @@ def create_job(app: AppDep, principal: Writer, body: JobIn) -> dict[str, Any]:
         if not done.requested:
             raise NotFound(f"there is no node {node_id}")
         job = jobs.active_job(tx, tenant_id, node_id, stage)
-    return {"enqueued": bool(done.enqueued), "job": job}
+    return {"enqueued": bool(done.enqueued), "job": _shown(app, job)}
 
 
 @router.get("/statistics")
@@ -74,7 +78,7 @@ def list_stuck_jobs(
     """Jobs in processing, of all stages, those that were begun first in front: who holds them, for
     how long, and when their worker last gave a sign of life. `processing` counts all there are."""
     with app.database.read() as tx:
-        found = stuck.stuck_jobs(
+        found = stuck_jobs(
             tx,
             tenant_id,
             stage=stage,
@@ -82,14 +86,14 @@ def list_stuck_jobs(
             min_running_seconds=min_running_seconds,
             limit=limit,
         )
-        return {"jobs": found, "processing": stuck.count_processing(tx, tenant_id, stage)}
+        return {"jobs": found, "processing": count_processing(tx, tenant_id, stage)}
 
 
 @router.post("/retry", responses=documented(404, 413))
 def retry_jobs(app: AppDep, principal: Writer, body: JobsIn) -> Retried:
     """Start jobs over that are processing or failed: many at once, and all others refused."""
     wanted = _filter(tenant_of(principal, body.tenant_id), body)
-    done = bulk.retry_jobs(app.database, app.queue, wanted, ids=body.ids, limit=body.limit)
+    done = jobs.retry_jobs(app.database, app.queue, wanted, ids=body.ids, limit=body.limit)
     return Retried(**done.as_json("retried"))
 
 
@@ -97,7 +101,7 @@ def retry_jobs(app: AppDep, principal: Writer, body: JobsIn) -> Retried:
 def cancel_jobs(app: AppDep, principal: Writer, body: JobsIn) -> Cancelled:
     """Cancel jobs that have not ended: many at once, and all others refused."""
     wanted = _filter(tenant_of(principal, body.tenant_id), body)
-    done = bulk.cancel_jobs(app.database, app.queue, wanted, ids=body.ids, limit=body.limit)
+    done = jobs.cancel_jobs(app.database, app.queue, wanted, ids=body.ids, limit=body.limit)
     return Cancelled(**done.as_json("cancelled"))
 
 
@@ -115,7 +119,7 @@ def _filter(tenant_id: str, body: JobsIn) -> jobs.JobFilter:
 def show_job(app: AppDep, tenant_id: ReadTenant, job_id: JobId) -> dict[str, Any]:
     """One job, with the history of its failed attempts."""
     with app.database.read() as tx:
-        return jobs.show_job(tx, tenant_id, job_id)
+        return _shown(app, jobs.show_job(tx, tenant_id, job_id))
 
 
 @router.post("/{job_id}/retry", responses=documented(404))
@@ -123,7 +127,7 @@ def retry_job(app: AppDep, tenant_id: WriteTenant, job_id: JobId) -> dict[str, A
     """Start a job over that is processing or failed; a worker that is at it is fenced out."""
     with app.database.write() as tx:
         jobs.retry_job(tx, app.queue, tenant_id, job_id)
-        return jobs.show_job(tx, tenant_id, job_id)
+        return _shown(app, jobs.show_job(tx, tenant_id, job_id))
 
 
 @router.post("/{job_id}/cancel", responses=documented(404))
@@ -131,7 +135,7 @@ def cancel_job(app: AppDep, tenant_id: WriteTenant, job_id: JobId) -> dict[str, 
     """Cancel a job that has not ended."""
     jobs.cancel_job(app.database, app.queue, tenant_id, job_id)
     with app.database.read() as tx:
-        return jobs.show_job(tx, tenant_id, job_id)
+        return _shown(app, jobs.show_job(tx, tenant_id, job_id))
 
 
 @router.delete("/{job_id}", status_code=204, responses=documented(404))
@@ -140,3 +144,8 @@ def delete_job(app: AppDep, tenant_id: WriteTenant, job_id: JobId) -> Response:
     with app.database.write() as tx:
         jobs.delete_job(tx, tenant_id, job_id)
     return Response(status_code=204)
+
+
+def _shown(app: App, job: dict[str, Any]) -> dict[str, Any]:
+    shown: dict[str, Any] = without_paths(app.settings, job)
+    return shown

@@ -16,13 +16,18 @@ from entrypoints.api.deps import (
     WriteTenant,
     tenant_of,
 )
+from entrypoints.api.hidden_paths import node_without_paths
 from entrypoints.api.models import BatchAccepted, BatchIn, BatchResult, NodeAccepted, NodeIn
 from entrypoints.api.problems import Problem, documented, list_faults
 from entrypoints.api.tokens import Principal
-from penstock.bootstrap import App
+from penstock.app import App
 from penstock.errors import PenstockError, UsageError
-from penstock.intake.request import Accepted, NewNode
+from penstock.intake.intake import embed_accepted
+from penstock.intake.nodes import Accepted, NewNode
 from penstock.llm.profiles import profile_named
+from penstock.operations.nodes import delete_node as delete
+from penstock.operations.nodes import refresh_node as refresh
+from penstock.search.nodes import show_node as show
 
 router = APIRouter(tags=["nodes"])
 Key = Annotated[
@@ -44,7 +49,7 @@ async def create_node(
     tenant_id = tenant_of(principal, body.tenant_id)
     accepted = await wrap_future(gathering.submit(tenant_id, body.as_new_node(), key))
     if not app.settings.embedding.asynchronous:
-        (accepted,) = await run_in_threadpool(app.embed_now, [accepted])
+        (accepted,) = await run_in_threadpool(_embed, app, [accepted])
     return NodeAccepted(**accepted.as_json())
 
 
@@ -76,17 +81,14 @@ def create_nodes(app: AppDep, principal: Writer, body: BatchIn, key: Key = None)
 @router.get("/nodes/{node_id}", responses=documented(404))
 def show_node(app: AppDep, tenant_id: ReadTenant, node_id: str) -> dict[str, Any]:
     """A node with its text, fields and everything known about its processing."""
-    from penstock.search.nodes import show_node as show
-
     with app.database.read() as tx:
-        return show(tx, tenant_id, node_id)
+        found = show(tx, tenant_id, node_id)
+    return node_without_paths(app.settings, found)
 
 
 @router.post("/nodes/{node_id}/refresh", responses=documented(404))
 def refresh_node(app: AppDep, tenant_id: AdminTenant, node_id: str) -> dict[str, Any]:
     """Do a node again although nothing has changed; once, however often it is asked for."""
-    from penstock.operations.refresh import refresh_node as refresh
-
     with app.database.write() as tx:
         return refresh(tx, app.queue, tenant_id, node_id)
 
@@ -94,8 +96,6 @@ def refresh_node(app: AppDep, tenant_id: AdminTenant, node_id: str) -> dict[str,
 @router.delete("/nodes/{node_id}", status_code=204, responses=documented(404))
 def delete_node(app: AppDep, tenant_id: WriteTenant, node_id: str) -> Response:
     """Delete a node: its row, text, vectors, jobs and raw bytes."""
-    from penstock.operations.deletion import delete_node as delete
-
     delete(app.database, app.queue, app.raw, tenant_id, node_id)
     return Response(status_code=204)
 
@@ -135,7 +135,11 @@ def _accept(app: App, tenant_id: str, new: list[NewNode], key: str | None) -> li
     accepted = app.intake.accept(tenant_id, new, key=key)
     if app.settings.embedding.asynchronous:
         return accepted
-    return app.embed_now(accepted)
+    return _embed(app, accepted)
+
+
+def _embed(app: App, accepted: list[Accepted]) -> list[Accepted]:
+    return embed_accepted(app.database, app.queue, app.inline_processor.process, accepted)
 
 
 def _listed(wrong: dict[int, str]) -> list[dict[str, Any]]:

@@ -8,11 +8,13 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from entrypoints.api import starting
 from entrypoints.api.deps import AppDep, Reader, ReadTenant, Writer, WriteTenant, tenant_of
 from entrypoints.api.events import LARGEST, EventStream, sequence_number, stream_log
+from entrypoints.api.hidden_paths import without_paths
 from entrypoints.api.models import RunIn
 from entrypoints.api.problems import documented
-from penstock.events.log import PAGE, read_log
+from penstock.app import App
+from penstock.events import PAGE, read_log
 from penstock.runs.lifecycle import abort_run, read_run
-from penstock.runs.report import group_failures, list_documents, list_reports, report_run
+from penstock.runs.report import RunReport, group_failures, list_documents, list_reports, report_run
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 RunId = Annotated[int, Path(ge=1, le=LARGEST)]
@@ -43,7 +45,8 @@ def list_runs(
 ) -> list[dict[str, Any]]:
     """Runs, newest first."""
     with app.database.read() as tx:
-        return [report.as_json() for report in list_reports(tx, tenant_id, limit)]
+        reports = list_reports(tx, tenant_id, limit)
+    return [_shown(app, report) for report in reports]
 
 
 @router.post("", status_code=202, responses=documented(409, 413))
@@ -59,7 +62,8 @@ def start_run(app: AppDep, principal: Writer, body: RunIn) -> dict[str, Any]:
         documents=body.documents,
     )
     with app.database.read() as tx:
-        return report_run(tx, run.id).as_json() | {"flow_run_id": flow_run_id}
+        report = report_run(tx, run.id)
+    return _shown(app, report, flow_run_id=flow_run_id)
 
 
 @router.get("/{run_id}", responses=documented(404))
@@ -74,17 +78,18 @@ def show_run(
         report = report_run(tx, run_id, tenant_id)
         failures = [group.as_json() for group in group_failures(tx, run_id)]
         lines = [line.as_json() for line in list_documents(tx, run_id, documents)]
-    return report.as_json() | {"failures": failures, "documents": lines}
+    return _shown(app, report, failures=failures, documents=lines)
 
 
 @router.post("/{run_id}/abort", responses=documented(404))
 def abort(app: AppDep, tenant_id: WriteTenant, run_id: RunId) -> dict[str, Any]:
-    """End a run now. What it had not done is taken up by the source's next run."""
+    """Abort a run. The source's next run processes what is left."""
     with app.database.read() as tx:
         read_run(tx, run_id, tenant_id)
     abort_run(app.database, app.queue, run_id, reason="aborted over HTTP")
     with app.database.read() as tx:
-        return report_run(tx, run_id).as_json()
+        report = report_run(tx, run_id)
+    return _shown(app, report)
 
 
 @router.get("/{run_id}/logs", responses=documented(404))
@@ -101,7 +106,7 @@ def show_logs(
     with app.database.read() as tx:
         read_run(tx, run_id, tenant_id)
         lines = read_log(tx, run_id, after=after, stages=stage, level=level, limit=limit)
-    shown = [line.as_json() for line in lines]
+    shown = without_paths(app.settings, [line.as_json() for line in lines])
     return {"lines": shown, "next_after": lines[-1].seq if lines else after}
 
 
@@ -134,3 +139,8 @@ def stream_events(
     )
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return EventStream(lines, headers=headers)
+
+
+def _shown(app: App, report: RunReport, **more: Any) -> dict[str, Any]:
+    shown: dict[str, Any] = without_paths(app.settings, report.as_json() | more)
+    return shown

@@ -26,7 +26,7 @@ def search(
     """Documents by words, by meaning, or by both, best first; hits are marked in the snippets."""
     least = parse_at_least(_stored(one) or "" for one in at_least)
     filters = Filters(tenant_id, _stored(source), _stored(profile), _pairs(field), least)
-    hits = app.search(_stored(q) or "", filters, mode, limit)
+    hits = app.searcher.search(_stored(q) or "", filters, mode, limit)
     return {"query": q, "mode": mode, "hits": [hit.as_json() for hit in hits]}
 
 

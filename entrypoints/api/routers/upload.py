@@ -10,13 +10,13 @@ from fastapi import APIRouter, File, Form, UploadFile
 
 from entrypoints.api.deps import AppDep, Writer, tenant_of
 from entrypoints.api.problems import Problem, documented
-from penstock.bootstrap import App
-from penstock.crawl.extension import extension_for
+from penstock.app import App
+from penstock.crawl.files import extension_for
 from penstock.crawl.rawstore import UPLOADS, RawStore
 from penstock.errors import DocumentFault, Overloaded, ServiceError, UsageError
-from penstock.intake.request import NewNode, StoredPayload
+from penstock.intake.nodes import NewNode, StoredPayload
 from penstock.llm.profiles import profile_named
-from penstock.store.identifiers import new_node_id
+from penstock.store.database import new_node_id
 
 router = APIRouter(tags=["nodes"])
 # As words: a form's yes-or-no field that is missing would be taken for no.
@@ -64,7 +64,7 @@ def upload(
 
 @contextmanager
 def _kept_unless_refused(raw: RawStore) -> Iterator[list[StoredPayload]]:
-    """The files that the block stores. Of those whose nodes are refused nobody would know.
+    """The files that the block stores. They are deleted again if their nodes are refused.
 
     After any other error the nodes may have been written all the same, and need their files.
     """

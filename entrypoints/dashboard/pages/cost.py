@@ -12,7 +12,7 @@ from entrypoints.dashboard.viewer import Reader
 from penstock.runs.costs import daily_costs, daily_fallbacks
 
 router = APIRouter()
-# Above this share of fallbacks the runbook has somebody look at the primary model.
+# Above this share of fallbacks, the runbook says to check the primary model.
 FALLBACK_LINE = 0.30
 
 
@@ -22,8 +22,8 @@ def show_cost(
 ) -> HTMLResponse:
     with app.database.read() as tx:
         today = tx.now.date()
-        costs = daily_costs(tx, viewer.everybody, days=days)
-        fallbacks = daily_fallbacks(tx, viewer.everybody, days=days)
+        costs = daily_costs(tx, viewer.tenant_or_all, days=days)
+        fallbacks = daily_fallbacks(tx, viewer.tenant_or_all, days=days)
     answers = sum(line.extractions for line in fallbacks)
     fell_back = sum(line.fallbacks for line in fallbacks)
     return show(

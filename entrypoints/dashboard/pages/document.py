@@ -11,14 +11,12 @@ from entrypoints.dashboard.forms import Form
 from entrypoints.dashboard.rendering import go_to, show
 from entrypoints.dashboard.viewer import Reader, Writer
 from penstock.errors import NotFound
-from penstock.operations.deletion import delete_node
-from penstock.operations.history import node_history
-from penstock.operations.refresh import refresh_node
-from penstock.search.nodes import show_node
-from penstock.search.similar import similar_nodes
-from penstock.search.versions import ExtractionVersion, extraction_versions
+from penstock.operations.nodes import delete_node, node_history, refresh_node
+from penstock.search.hybrid import similar_nodes
+from penstock.search.nodes import ExtractionVersion, extraction_versions, show_node
 
 router = APIRouter(prefix="/documents")
+STAGE_NAMES = {"text": "Text extraction", "extract": "Extraction", "embed": "Embedding"}
 NodeId = Annotated[str, Path(max_length=64)]
 
 
@@ -61,8 +59,8 @@ def refresh(
     del form
     with app.database.write() as tx:
         done = refresh_node(tx, app.queue, viewer.tenant_id, node_id)
-    said = "is queued" if done["enqueued"] else "was already under way"
-    return go_to(request, f"/documents/{done['id']}", f"Its {done['stage']} {said}.")
+    said = "queued" if done["enqueued"] else "already in progress"
+    return go_to(request, f"/documents/{done['id']}", f"{STAGE_NAMES[done['stage']]} {said}.")
 
 
 @router.post("/{node_id}/delete")
@@ -71,7 +69,9 @@ def delete(
 ) -> RedirectResponse:
     del form
     delete_node(app.database, app.queue, app.raw, viewer.tenant_id, node_id)
-    return go_to(request, "/search", "The document is deleted, with all that was made of it.")
+    return go_to(
+        request, "/search", "Document deleted, with its text, fields, vectors and raw bytes."
+    )
 
 
 def _is_reused(node: dict[str, Any], versions: list[ExtractionVersion]) -> bool:

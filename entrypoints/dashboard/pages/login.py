@@ -43,7 +43,7 @@ async def sign_in(request: Request, form: Form) -> Response:
     response = RedirectResponse(f"{PREFIX}{wanted}", 303)
     lifetime = max(1, int(_expiry(token) - time.time()))
     put_cookie(response, SESSION, token, secure=is_secure(request), max_age=lifetime)
-    # Not the one that a stranger may have put there before.
+    # A fresh one: the old one may have been set by another site.
     response.delete_cookie(CSRF, path=PREFIX)
     return response
 
@@ -51,7 +51,7 @@ async def sign_in(request: Request, form: Form) -> Response:
 @router.post("/logout")
 async def sign_out(request: Request, form: Form) -> RedirectResponse:
     del form
-    response = go_to(request, "/login", "You are signed out.")
+    response = go_to(request, "/login", "Signed out.")
     response.delete_cookie(SESSION, path=PREFIX)
     return response
 
@@ -63,7 +63,7 @@ async def choose_tenant(request: Request, viewer: Reader, form: Form) -> Redirec
         raise Problem(403, f"your token is for tenant {viewer.tenant_id}")
     if not is_tenant_name(chosen):
         raise Problem(400, "name a tenant, with at most 200 characters")
-    response = go_to(request, "/runs", f"You look at tenant {chosen}.")
+    response = go_to(request, "/runs", f"Switched to tenant {chosen}.")
     put_cookie(response, TENANT, quote(chosen), secure=is_secure(request))
     return response
 

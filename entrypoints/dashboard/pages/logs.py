@@ -11,8 +11,8 @@ from entrypoints.api.events import EventStream, sequence_number
 from entrypoints.dashboard.feed import Feeds
 from entrypoints.dashboard.pages.run import RunId, summarize
 from entrypoints.dashboard.viewer import Reader
-from penstock.bootstrap import App
-from penstock.events.log import LogFilter, LogLine, count_log, newest_seq, page_log, read_log
+from penstock.app import App
+from penstock.events import LogFilter, LogLine, count_log, newest_seq, page_log, read_log
 from penstock.runs.lifecycle import read_run
 
 router = APIRouter(prefix="/runs")

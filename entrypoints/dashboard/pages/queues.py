@@ -1,4 +1,4 @@
-"""Queues and workers: what waits, who is at it, what is stuck and what has failed for good."""
+"""Queues and workers: waiting, processing, stuck and failed jobs."""
 
 from typing import Annotated, Any
 
@@ -12,13 +12,15 @@ from entrypoints.dashboard.viewer import Admin, Reader, Writer
 from penstock.documents import Stage
 from penstock.errors import UsageError
 from penstock.operations import jobs
-from penstock.operations.deadletters import replay
-from penstock.operations.figures import stage_figures
-from penstock.operations.requeue import MAX_NODES
-from penstock.operations.stuck import count_processing, stuck_jobs
-from penstock.operations.tenants import waiting_by_tenant
-from penstock.operations.workers import list_workers
-from penstock.work.items import ItemStatus
+from penstock.operations.nodes import MAX_NODES
+from penstock.operations.status import (
+    count_processing,
+    list_workers,
+    stage_figures,
+    stuck_jobs,
+    waiting_by_tenant,
+)
+from penstock.queue.items import ItemStatus
 
 router = APIRouter(prefix="/queues")
 LETTERS = 50
@@ -39,13 +41,15 @@ def show_queues(
         letters = jobs.list_jobs(tx, dead, LETTERS)
         counted = jobs.count_jobs(tx, viewer.tenant_id)
         values: dict[str, Any] = {
-            "figures": {str(stage): stage_figures(tx, stage, viewer.everybody) for stage in Stage},
+            "figures": {
+                str(stage): stage_figures(tx, stage, viewer.tenant_or_all) for stage in Stage
+            },
             "letters": letters,
             "dead": {name: counts["failed"] for name, counts in counted.items()},
             "more": letters[-1]["id"] if len(letters) == LETTERS else None,
             "tenants": [] if viewer.bound else waiting_by_tenant(tx),
             "workers": list_workers(
-                tx, lease_seconds=settings.lease_seconds, tenant_id=viewer.everybody
+                tx, lease_seconds=settings.lease_seconds, tenant_id=viewer.tenant_or_all
             ),
             "held": stuck_jobs(tx, viewer.tenant_id, limit=STUCK),
             "processing": count_processing(tx, viewer.tenant_id),
@@ -67,7 +71,7 @@ def retry(
     del form
     with app.database.write() as tx:
         jobs.retry_job(tx, app.queue, viewer.tenant_id, job_id)
-    return go_to(request, "/queues", f"Job {job_id} starts over.")
+    return go_to(request, "/queues", f"Job {job_id} restarted.")
 
 
 @router.post("/dead-letters")
@@ -78,6 +82,6 @@ def replay_letters(request: Request, app: AppDep, viewer: Admin, form: Form) -> 
         raise UsageError("name a stage: text, extract or embed")
     ids = [number_of(form, "job")] if text_of(form, "job") else None
     with app.database.write() as tx:
-        count = replay(tx, app.queue, viewer.tenant_id, Stage(named), ids=ids, limit=MAX_NODES)
-    letters = "dead letter of {} is" if count == 1 else "dead letters of {} are"
-    return go_to(request, "/queues", f"{count} {letters.format(named)} tried again.")
+        count = jobs.replay(tx, app.queue, viewer.tenant_id, Stage(named), ids=ids, limit=MAX_NODES)
+    failed = f"failed {named} {'job' if count == 1 else 'jobs'}"
+    return go_to(request, "/queues", f"Retrying {count} {failed}.")

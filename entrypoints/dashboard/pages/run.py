@@ -1,4 +1,4 @@
-"""One run: how far it is, what became of its documents, and what can be done about it."""
+"""The page of one run: progress, documents, and actions."""
 
 from typing import Annotated, Any
 
@@ -13,17 +13,20 @@ from entrypoints.dashboard.charts import draw_timeline
 from entrypoints.dashboard.forms import Form
 from entrypoints.dashboard.rendering import go_to, render_part, show
 from entrypoints.dashboard.viewer import Reader, Viewer, Writer
-from penstock.bootstrap import App
-from penstock.operations import bulk
-from penstock.operations.jobs import JobFilter
+from penstock.app import App
+from penstock.operations.jobs import JobFilter, retry_jobs
+from penstock.queue.items import ItemStatus
 from penstock.runs.lifecycle import abort_run, read_run
-from penstock.runs.outcomes import OutcomeFilter, page_documents
-from penstock.runs.report import group_failures, report_run
-from penstock.runs.slowest import list_slowest
+from penstock.runs.report import (
+    OutcomeFilter,
+    group_failures,
+    list_slowest,
+    page_documents,
+    report_run,
+)
+from penstock.runs.run import Change, DocumentStatus
 from penstock.runs.timeline import run_timeline
-from penstock.runs.vocabulary import Change, DocumentStatus
 from penstock.store.columns import storable
-from penstock.work.items import ItemStatus
 
 router = APIRouter(prefix="/runs")
 DOCUMENTS = 50
@@ -74,7 +77,7 @@ def abort(
     del form
     _check_owner(app, viewer.tenant_id, run_id)
     abort_run(app.database, app.queue, run_id, reason="aborted on the dashboard")
-    said = f"Run {run_id} is aborted. Its source's next run takes up what it had not done."
+    said = f"Run {run_id} aborted. The source's next run processes the rest."
     return go_to(request, f"/runs/{run_id}", said)
 
 
@@ -86,7 +89,7 @@ def retry_failed(
     del form
     _check_owner(app, viewer.tenant_id, run_id)
     wanted = JobFilter(viewer.tenant_id, status=ItemStatus.FAILED, run_id=run_id)
-    done = bulk.retry_jobs(app.database, app.queue, wanted)
+    done = retry_jobs(app.database, app.queue, wanted)
     return go_to(request, f"/runs/{run_id}", _retried(done.requested, done.done))
 
 
@@ -94,7 +97,7 @@ def retry_failed(
 def run_again(
     request: Request, app: AppDep, viewer: Writer, run_id: RunId, form: Form
 ) -> RedirectResponse:
-    """The same source once more; with force, also what is unchanged."""
+    """Run the same source again; with force, reprocess unchanged documents too."""
     with app.database.read() as tx:
         before = read_run(tx, run_id, viewer.tenant_id)
     run, _ = start_run(
@@ -104,7 +107,7 @@ def run_again(
         profile=before.profile,
         force=form.get("force") is not None,
     )
-    return go_to(request, f"/runs/{run.id}", f"Run {run.id} of {run.source_name} is on its way.")
+    return go_to(request, f"/runs/{run.id}", f"Run {run.id} of {run.source_name} started.")
 
 
 def summarize(app: App, run_id: int) -> str:
@@ -157,5 +160,5 @@ def _check_owner(app: App, tenant_id: str, run_id: int) -> None:
 
 def _retried(found: int, done: int) -> str:
     if not found:
-        return "No job of this run has failed: documents that could not be fetched need a new run."
-    return f"{done} of {found} failed {'job is' if found == 1 else 'jobs are'} tried again."
+        return "This run has no failed jobs. Documents that could not be fetched need a new run."
+    return f"Retrying {done} of {found} failed {'job' if found == 1 else 'jobs'}."

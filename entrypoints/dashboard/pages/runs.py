@@ -10,10 +10,10 @@ from entrypoints.api.starting import start_run
 from entrypoints.dashboard.forms import Form, csrf_of, text_of
 from entrypoints.dashboard.rendering import go_to, render_part, show
 from entrypoints.dashboard.viewer import Reader, Viewer, Writer
-from penstock.bootstrap import App
+from penstock.app import App
 from penstock.errors import UsageError
 from penstock.llm.profiles import profile_names
-from penstock.operations.tenants import known_tenants
+from penstock.operations.status import known_tenants
 from penstock.runs.report import list_reports
 from penstock.sources.catalogue import list_sources
 
@@ -61,7 +61,7 @@ def start(request: Request, app: AppDep, viewer: Writer, form: Form) -> Redirect
         profile=text_of(form, "profile"),
         force=form.get("force") is not None,
     )
-    return go_to(request, f"/runs/{run.id}", f"Run {run.id} of {run.source_name} is on its way.")
+    return go_to(request, f"/runs/{run.id}", f"Run {run.id} of {run.source_name} started.")
 
 
 def _table(app: App, viewer: Viewer, before: int | None) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def show_search(
     )
     hits: list[Hit] | None = None
     if storable(q).strip():
-        hits = app.search(storable(q), filters, mode, LIMIT)
+        hits = app.searcher.search(storable(q), filters, mode, LIMIT)
     with app.database.read() as tx:
         sources = [one.name for one in list_sources(tx, viewer.tenant_id)]
     return show(

@@ -6,7 +6,7 @@ import { lineTime } from "./page.js";
 
 const LINE = 20;
 const BEYOND = 10;
-// Whoever is this near to the end wants to see what comes.
+// This near to the end, the view follows new lines.
 const NEAR = 20;
 const AGAIN = 2000;
 
@@ -22,7 +22,7 @@ export class LogViewer {
     this.text = root.querySelector("#text");
     this.pause = root.querySelector("#pause");
     this.latest = root.querySelector("#latest");
-    this.told = root.querySelector("#lines-told");
+    this.counter = root.querySelector("#line-count");
     this.tab = this.tabs[0];
     // Of each tab: whether it follows the end, and where it was left.
     this.places = new Map(this.tabs.map((tab) => [tab, { follows: true, top: 0 }]));
@@ -52,7 +52,7 @@ export class LogViewer {
       await store.load();
     } catch (error) {
       if (store !== this.store) return;
-      this.told.textContent = error.message;
+      this.counter.textContent = error.message;
       setTimeout(() => { if (store === this.store) this.reload(); }, AGAIN);
       return;
     }
@@ -65,7 +65,7 @@ export class LogViewer {
     this.lines.scrollTop = follows ? this.lines.scrollHeight : top;
   }
 
-  /** The last fetch; not under somebody who has stopped the view. */
+  /** The last fetch; not while the view is paused. */
   async finish() {
     if (this.paused) this.unfinished = true;
     else await this.reload();
@@ -136,7 +136,7 @@ export class LogViewer {
   setPaused(paused) {
     this.paused = paused;
     this.pause.setAttribute("aria-pressed", String(paused));
-    this.pause.textContent = paused ? "Go on" : "Pause";
+    this.pause.textContent = paused ? "Resume" : "Pause";
     this.shown = paused ? this.store.total : undefined;
     if (!paused && this.place.follows) this.unseen = 0;
     if (!paused && this.unfinished) {
@@ -167,7 +167,7 @@ export class LogViewer {
       }
     }
     for (let place = first; place < last; place += 1) this.drawLine(place);
-    this.tell(total);
+    this.showCount(total);
   }
 
   drawLine(place) {
@@ -183,12 +183,12 @@ export class LogViewer {
     this.spacer.append(row);
   }
 
-  tell(total) {
+  showCount(total) {
     this.latest.hidden = this.place.follows && !this.paused;
     this.latest.textContent = this.unseen ? `Jump to latest (${this.unseen} new)` : "Jump to latest";
     const counted = total === 1 ? "1 line" : `${total.toLocaleString()} lines`;
-    const told = total ? counted : "No lines here yet.";
-    if (this.told.textContent !== told) this.told.textContent = told;
+    const text = total ? counted : "No log lines yet.";
+    if (this.counter.textContent !== text) this.counter.textContent = text;
   }
 
   clear() {

@@ -11,7 +11,7 @@ const found = document.getElementById("found");
 const connection = document.getElementById("connection");
 const viewer = new LogViewer(document.getElementById("log"));
 
-/** Replaces what an element shows, but not under somebody who is in it by keyboard. */
+/** Replaces what an element shows, but not while it has the keyboard focus. */
 class Moving {
   constructor(element) {
     this.element = element;
@@ -63,10 +63,10 @@ await viewer.reload();
 const stream = new RunStream(summary.dataset.events, viewer.upto, {
   line: (line) => viewer.take(line),
   summary: (html) => movingSummary.show(html),
-  lost: () => { connection.textContent = "connection lost, trying again …"; },
+  lost: () => { connection.textContent = "Connection lost. Reconnecting …"; },
   found: () => { connection.textContent = ""; },
   refused(status) {
-    connection.textContent = status === 404 ? "this run is not there any more" : "you are signed out: ";
+    connection.textContent = status === 404 ? "This run no longer exists." : "Signed out: ";
     if (status === 404) return;
     const link = document.createElement("a");
     link.href = location.href;
@@ -76,7 +76,7 @@ const stream = new RunStream(summary.dataset.events, viewer.upto, {
   async end() {
     // Once more, now that nothing is written any longer.
     await Promise.all([viewer.finish(), showDocuments()]);
-    connection.textContent = "the run has ended";
+    connection.textContent = "Run ended.";
   },
 });
 stream.open();

@@ -4,10 +4,10 @@ const FIRST_WAIT = 500;
 const LONGEST_WAIT = 10000;
 
 export class RunStream {
-  constructor(address, after, told) {
+  constructor(address, after, handlers) {
     this.address = address;
     this.last = after;
-    this.told = told;
+    this.handlers = handlers;
     this.wait = FIRST_WAIT;
   }
 
@@ -15,22 +15,22 @@ export class RunStream {
     this.events = new EventSource(`${this.address}?after=${this.last}`);
     this.events.addEventListener("open", () => {
       this.wait = FIRST_WAIT;
-      this.told.found();
+      this.handlers.found();
     });
     this.events.addEventListener("log", (event) => this.takeLine(event));
-    this.events.addEventListener("summary", (event) => this.told.summary(JSON.parse(event.data).html));
+    this.events.addEventListener("summary", (event) => this.handlers.summary(JSON.parse(event.data).html));
     this.events.addEventListener("end", () => {
       this.events.close();
-      this.told.end();
+      this.handlers.end();
     });
     // Browsers connect again by themselves, but give up when a server answers with an error, as
     // one that is being restarted does. We always begin anew, after the last line we have.
     this.events.addEventListener("error", async () => {
       this.events.close();
-      this.told.lost();
+      this.handlers.lost();
       const refused = await this.askWhy();
       if (refused !== null) {
-        this.told.refused(refused);
+        this.handlers.refused(refused);
         return;
       }
       setTimeout(() => this.open(), this.wait);
@@ -53,6 +53,6 @@ export class RunStream {
     const line = JSON.parse(event.data);
     if (line.seq <= this.last) return;
     this.last = line.seq;
-    this.told.line(line);
+    this.handlers.line(line);
   }
 }

@@ -1,4 +1,4 @@
-// While a run is active the table is read again and again; nobody need reload the page.
+// While a run is active the table is read every few seconds.
 
 import { showLocalTimes } from "./page.js";
 
@@ -9,7 +9,7 @@ async function refresh() {
   if (document.visibilityState === "visible" && table.querySelector("[data-active]:not([data-active='0'])")) {
     try {
       const answer = await fetch(table.dataset.source, { redirect: "error" });
-      // Not while somebody is in it by keyboard: what they point at would vanish.
+      // Not while it has the keyboard focus: the focused element would vanish.
       if (answer.ok && !table.contains(document.activeElement)) {
         table.innerHTML = await answer.text();
         showLocalTimes(table);

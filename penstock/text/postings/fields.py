@@ -1,12 +1,15 @@
-"""What a job posting says, before its body is split, and how its values are read from JSON."""
+"""The values of a posting, and the titles and URLs of its page."""
 
 import html
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from penstock.text.characters import clean_line
-from penstock.text.postings.blocks import Block, read_blocks
+from penstock.text.charsets import clean_line
+from penstock.text.html import PageText
+from penstock.text.postings.blocks import Block, Blocks, read_blocks
 
 _DEPTH = 12
 
@@ -16,10 +19,10 @@ class Posting:
     """One job as a page describes it."""
 
     title: str
-    body: tuple[Block, ...]
-    """Everything told about the job, in reading order; it may hold the requirements too."""
-    requirements: tuple[Block, ...] = ()
-    """What the source keeps apart as requirements."""
+    body: Blocks
+    """The description in reading order; it may contain the requirements."""
+    requirements: Blocks = ()
+    """The requirements, where the source has them in fields of their own."""
     company: str = ""
     location: str = ""
     employment_type: str = ""
@@ -67,7 +70,7 @@ def read_names(value: Any, depth: int = _DEPTH) -> list[str]:
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """The names that say something, each once, in their order."""
+    """The names that are not empty, each once, in their order."""
     return list(dict.fromkeys(filter(None, names)))
 
 
@@ -106,3 +109,129 @@ def read_salary(salary: Any) -> str:
     unit = join_names(amounts.get("unitText") or salary.get("unitText")).lower()
     currency = join_names(salary.get("currency") or amounts.get("currency"))
     return " ".join(filter(None, (amount, currency, unit and f"/ {unit}"))) if amount else ""
+
+
+_MOST_HEADINGS = 5
+_SHORT_ID = 4
+_WORD = re.compile(r"[^\W_]+")
+_SEPARATOR = re.compile(r"\s+[|–—·•»:]\s+|\s+-\s+|\s*\|\s*")
+_BESIDE = re.compile(r"\s*(?:\||\bat\b|@)\s*([^|]+)")
+_PREFIX = re.compile(
+    r"^(job application for|jobs?:|careers?:|apply (for|to)|stellenangebot:?)\s+", re.I
+)
+_HIRING = re.compile(
+    r"\b(careers?|jobs?|job (details?|openings?|search)|vacanc\w+|karriere|stellen\w*|emplois?"
+    r"|carrières?|empleos?|carreras?|recruit\w*|job id:? ?\S+|hiring|work (at|with) \w+|join us)\b",
+    re.IGNORECASE,
+)
+_JOB_ADDRESS = re.compile(
+    r"(?<![a-z])(jobs?|careers?|positions?|vacanc\w+|openings?|postings?|stellen\w*|karriere"
+    r"|requisitions?|emplois?|empleos?|opportunit\w+)(?![a-z])"
+)
+_AROUND_COMPANY = re.compile(
+    r"^(careers?|jobs?|work|life|karriere|(offene )?stellen\w*|emplois?|carrières?|empleos?"
+    r"|carreras?)"
+    r" (at|with|@|bei|chez|en|presso|bij) "
+    r"| (careers?|jobs?|hiring|career (site|page)|recruiting|karriere)$",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PageIdentity:
+    """The titles and URLs of a page."""
+
+    headings: tuple[str, ...]
+    titles: tuple[str, ...]
+    addresses: tuple[str, ...]
+    site: str
+    names_text: str
+    """The words of its headings and titles."""
+    is_article: bool
+    """By its `og:type`; some sites declare that of all their pages."""
+    has_job_address: bool
+    """One of its URLs contains a word for jobs."""
+    mentions_jobs: bool
+    """Its titles or its site's name contain a word for jobs."""
+
+    def names(self, title: str) -> bool:
+        """Whether a heading or title of the page contains this."""
+        wanted = _normalise_words(title)
+        return bool(wanted.strip()) and wanted in self.names_text
+
+    def has_address_with(self, identifier: str) -> bool:
+        """Whether the identifier is a part of one of the page's addresses."""
+        if len(identifier) < _SHORT_ID:
+            return False
+        found = [address for address in self.addresses if identifier in address]
+        part = rf"(?<![A-Za-z0-9]){re.escape(identifier)}(?![A-Za-z0-9])"
+        return any(re.search(part, address) for address in found)
+
+    def find_company(self, job_title: str) -> str:
+        """The site's name without words such as `careers`, or the name beside the job title."""
+        stated = self.site or self._title_parts()[1] or self._company_beside(job_title)
+        name = _AROUND_COMPANY.sub("", stated)
+        return "" if _HIRING.fullmatch(name) else name.strip()
+
+    @property
+    def job_title(self) -> str:
+        """The heading that the page's title repeats, or that title without the site's name."""
+        titles = [_normalise_words(title) for title in self.titles]
+        for heading in self.headings:
+            if not titles or any(_normalise_words(heading) in title for title in titles):
+                return heading
+        return self._title_parts()[0] or next(iter(self.headings), "")
+
+    def _title_parts(self) -> tuple[str, str]:
+        """(the page's title without the site's name, the site's name as the title has it)."""
+        title = _PREFIX.sub("", next(iter(self.titles), ""))
+        pieces = _SEPARATOR.split(title)
+        site = ""
+        while len(pieces) > 1 and self._is_site(pieces[-1]):
+            site = pieces.pop()
+        return title[: title.rfind(pieces[-1]) + len(pieces[-1])], site
+
+    def _company_beside(self, job_title: str) -> str:
+        """The company in a page title such as `job title at company`."""
+        for title in self.titles:
+            for heading in filter(title.__contains__, (*self.headings, job_title)):
+                if found := _BESIDE.fullmatch(title.partition(heading)[2]):
+                    return found[1]
+        return ""
+
+    def _is_site(self, piece: str) -> bool:
+        named = _normalise_words(piece) == _normalise_words(self.site)
+        return named or _HIRING.search(piece) is not None
+
+
+def identify_page(page: PageText, name: str) -> PageIdentity:
+    """The titles of a page, and its URLs with the one it was fetched from."""
+    head: dict[str, list[str]] = {}
+    for element in page.tree.findall("head/*"):
+        role, value = element.tag, element.text
+        if role == "meta":
+            role = element.get("property") or element.get("name")
+            value = element.get("content")
+        elif role == "link":
+            role, value = element.get("rel"), element.get("href")
+        if value and value.strip():
+            head.setdefault(role, []).append(value)
+    shown = islice(page.tree.iter("h1"), _MOST_HEADINGS)
+    headings = tuple(filter(None, (clean_line(h1.text_content()) for h1 in shown)))
+    titles = tuple(map(clean_line, head.get("og:title", []) + head.get("title", [])))
+    addresses = (name, *head.get("canonical", []), *head.get("og:url", []))
+    site = clean_line(next(iter(head.get("og:site_name", [])), ""))
+    return PageIdentity(
+        headings=headings,
+        titles=titles,
+        addresses=addresses,
+        site=site,
+        names_text="|".join(map(_normalise_words, (*headings, *titles))),
+        is_article="article" in map(str.lower, head.get("og:type", [])),
+        has_job_address=any(_JOB_ADDRESS.search(address.lower()) for address in addresses),
+        mentions_jobs=any(_HIRING.search(text) for text in (*titles, site)),
+    )
+
+
+def _normalise_words(text: str) -> str:
+    return f" {' '.join(_WORD.findall(text.casefold()))} "

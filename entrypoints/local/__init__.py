@@ -1,0 +1,1 @@
+"""Starts, finds and stops the servers that Penstock uses on one machine."""

@@ -1,0 +1,194 @@
+"""Inserts work items, many in one statement.
+
+A stage of a node has at most one active item; a second one is not recorded, or replaces it.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
+
+from penstock.documents import Stage
+from penstock.queue.items import NO_LEASE, ItemPayload, ItemStatus, NewItem, WorkItem
+from penstock.store.columns import storable
+from penstock.store.database import Tx
+from penstock.store.schema import ACTIVE_ITEM, work_items
+
+_TAKEN_OVER = (
+    "status",
+    "attempts",
+    "rescues",
+    "run_at",
+    "updated_at",
+    *NO_LEASE,
+)
+# Kept when work of no run takes over an item of a run: the run waits for its document, which the
+# payload names, at its own priority. A node is in one active run at most.
+_KEPT_BY_RUNS = ("run_id", "payload", "priority")
+# The columns in which items that are enqueued together are nearly always equal.
+_GROUP = ("tenant_id", "run_id", "stage", "priority")
+# How JSON writes a NUL and half of a pair of surrogates, which no database takes. Whole pairs
+# begin alike, so this only says which payloads to clean.
+_SUSPICIOUS = ("\\u0000", "\\ud")
+
+
+class Recorded(NamedTuple):
+    """A new item with the id, the time of creation and the run of its row."""
+
+    new: NewItem
+    id: int
+    created_at: datetime
+    run_id: int | None
+
+
+def insert_items(
+    tx: Tx, items: Iterable[NewItem], *, take_over: bool, **common: Any
+) -> list[Recorded]:
+    """Record these, with `common` columns for all of them; those that were recorded.
+
+    An active item of the same node and stage stays as it is, or is replaced with `take_over`.
+    """
+    unique = {(item.node_id, item.stage): item for item in items}
+    fresh = {
+        "status": ItemStatus.PENDING,
+        "attempts": 0,
+        "rescues": 0,
+        "run_at": tx.now,
+        "created_at": tx.now,
+        "updated_at": tx.now,
+    }
+    values = NO_LEASE | fresh | common
+    if not tx.is_postgres:
+        return _insert_rows(tx, unique, values, take_over)
+    groups: dict[tuple[Any, ...], dict[str, NewItem]] = {}
+    for item in unique.values():
+        shared = (item.tenant_id, item.run_id, item.stage, item.priority)
+        groups.setdefault(shared, {})[item.node_id] = item
+    inserted: list[Recorded] = []
+    for shared, group in groups.items():
+        in_common = values | dict(zip(_GROUP, shared, strict=True))
+        inserted += _insert_group(tx, group, in_common, take_over)
+    return inserted
+
+
+def as_work_items(tx: Tx, rows: Sequence[Recorded]) -> list[WorkItem]:
+    """The items as they are now: one that kept its run kept its payload and its priority too."""
+    kept = [number for new, number, _, run_id in rows if run_id != new.run_id]
+    own: dict[int, tuple[ItemPayload, int]] = {}
+    if kept:
+        c = work_items.c
+        query = sa.select(c.id, c.payload, c.priority).where(tx.among(c.id, kept))
+        own = {
+            row.id: (ItemPayload.from_json(row.payload), row.priority) for row in tx.execute(query)
+        }
+    items: list[WorkItem] = []
+    for new, number, created_at, run_id in rows:
+        payload, priority = own.get(number, (new.payload, new.priority))
+        items.append(
+            WorkItem(
+                number,
+                new.tenant_id,
+                new.node_id,
+                new.stage,
+                run_id,
+                priority,
+                attempts=0,
+                rescues=0,
+                payload=payload,
+                enqueued_at=created_at,
+            )
+        )
+    return items
+
+
+def _insert_rows(
+    tx: Tx,
+    items: Mapping[tuple[str, Stage], NewItem],
+    values: Mapping[str, Any],
+    take_over: bool,
+) -> list[Recorded]:
+    rows = [
+        {**values, "node_id": item.node_id, "payload": item.payload.to_json()}
+        | {name: getattr(item, name) for name in _GROUP}
+        for item in items.values()
+    ]
+    return [
+        Recorded(items[row.node_id, Stage(row.stage)], row.id, row.created_at, row.run_id)
+        for row in tx.execute(_row_statement(take_over), rows)
+    ]
+
+
+@cache
+def _row_statement(take_over: bool) -> sa.Executable:
+    insert = sqlite.insert(work_items)
+    conflict: dict[str, Any] = {"index_elements": ["node_id", "stage"], "index_where": ACTIVE_ITEM}
+    if take_over:
+        of_run = sa.and_(insert.excluded.run_id.is_(None), work_items.c.run_id.is_not(None))
+        kept = {
+            name: sa.case((of_run, work_items.c[name]), else_=insert.excluded[name])
+            for name in _KEPT_BY_RUNS
+        }
+        fresh = {name: insert.excluded[name] for name in _TAKEN_OVER}
+        statement = insert.on_conflict_do_update(**conflict, set_=kept | fresh)
+    else:
+        statement = insert.on_conflict_do_nothing(**conflict)
+    c = work_items.c
+    return statement.returning(c.id, c.node_id, c.stage, c.created_at, c.run_id)
+
+
+def _insert_group(
+    tx: Tx, items: Mapping[str, NewItem], values: Mapping[str, Any], take_over: bool
+) -> list[Recorded]:
+    """Items that differ in node and payload alone: two parameters, and one row back, for any number
+    of them. Sending parameters for each row would cost more than inserting it."""
+    named = {"nodes": ",".join(items), "payloads": _as_json(items.values())}
+    row = tx.execute(_group_statement(tuple(values), take_over), {**values, **named}).one()
+    if row.ids is None:
+        return []
+    count = len(row.ids)
+    times: Sequence[datetime] = row.times or [tx.now] * count
+    run_ids: Sequence[int | None] = row.runs or [values["run_id"]] * count
+    new = [items[node_id] for node_id in row.nodes.split(",")]
+    return [*map(Recorded._make, zip(new, row.ids, times, run_ids, strict=True))]
+
+
+def _as_json(items: Iterable[NewItem]) -> str:
+    payloads = [item.payload.to_json() for item in items]
+    text = json.dumps(payloads)
+    if any(sign in text for sign in _SUSPICIOUS):
+        return json.dumps(storable(payloads))
+    return text
+
+
+@cache
+def _group_statement(columns: tuple[str, ...], take_over: bool) -> sa.TextClause:
+    shared = ", ".join(f":{name}" for name in columns)
+    of_run = "excluded.run_id IS NULL AND work_items.run_id IS NOT NULL"
+    kept = [
+        f"{name} = CASE WHEN {of_run} THEN work_items.{name} ELSE excluded.{name} END"
+        for name in _KEPT_BY_RUNS
+    ]
+    fresh = ", ".join([*kept, *[f"{name} = excluded.{name}" for name in _TAKEN_OVER]])
+    then = f"UPDATE SET {fresh}" if take_over else "NOTHING"
+    # Only an item that was taken over is older than this statement, or of another run.
+    older = (
+        "array_agg(created_at) AS times, array_agg(run_id) AS runs"
+        if take_over
+        else "NULL AS times, NULL AS runs"
+    )
+    text = sa.text(
+        f"WITH recorded AS (INSERT INTO work_items ({', '.join(columns)}, node_id, payload) "
+        f"SELECT {shared}, own.node_id, own.payload FROM ROWS FROM ("
+        "unnest(CAST(string_to_array(:nodes, ',') AS uuid[])), "
+        "jsonb_array_elements(CAST(:payloads AS jsonb))) AS own (node_id, payload) "
+        f"ON CONFLICT (node_id, stage) WHERE {ACTIVE_ITEM} DO {then} "
+        "RETURNING id, node_id, created_at, run_id) "
+        "SELECT array_agg(id) AS ids, string_agg(CAST(node_id AS text), ',') AS nodes, "
+        f"{older} FROM recorded"
+    )
+    typed = [sa.bindparam(name, type_=work_items.c[name].type) for name in columns]
+    return text.bindparams(*typed)

@@ -1,0 +1,89 @@
+"""The offline extractor: the same text gives the same fields, with no model and no network."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+
+from penstock.documents import Extraction, ExtractionRequest, ExtractionSkipped, Fault
+from penstock.errors import ErrorClass
+from penstock.isolation.pool import ChildPool, ChildTask
+from penstock.llm.answers import Caps, clean_fields
+from penstock.llm.prompts import MAX_INPUT_CHARS, Outcome, PreparedRequest, prepare_request
+from penstock.rules.answer import RulesAnswer
+from penstock.rules.document import answer_document
+from penstock.rules.layout import ParsedText, parse_text
+from penstock.rules.posting import answer_posting
+from penstock.rules.resume import answer_resume
+
+MODEL = "rules"
+REVISION = 1
+"""Raise it when the rules answer differently: cached answers carry it."""
+IDENTITY = f"{MODEL}/{REVISION}"
+WARMUP = "penstock.rules.extractor"
+FUNCTION = f"{WARMUP}:extract_fields"
+
+_ANSWERS: dict[str, Callable[[PreparedRequest, ParsedText, date], RulesAnswer]] = {
+    "resume": answer_resume,
+    "job_posting": answer_posting,
+    "document": answer_document,
+}
+
+
+class RulesExtractor:
+    """Fills the built-in profiles by rules, in this process or in child processes."""
+
+    def __init__(
+        self,
+        caps: Caps | None = None,
+        max_input_chars: int = MAX_INPUT_CHARS,
+        today: date | None = None,
+        *,
+        children: ChildPool | None = None,
+        function: str = FUNCTION,
+    ) -> None:
+        """`today` is what "Present" in a text means; `function`, as `module:name`, is what the
+        children call."""
+        self._caps = caps or Caps()
+        self._max_input_chars = max_input_chars
+        self._today = today
+        self._children = children
+        self._function = function
+
+    @property
+    def identity(self) -> str:
+        return IDENTITY
+
+    def extract(self, requests: Sequence[ExtractionRequest]) -> list[Outcome]:
+        """One outcome per request, in order."""
+        prepared = [self._prepare(request) for request in requests]
+        outcomes = iter(self._answer([one for one in prepared if isinstance(one, PreparedRequest)]))
+        return [next(outcomes) if isinstance(one, PreparedRequest) else one for one in prepared]
+
+    def _prepare(self, request: ExtractionRequest) -> PreparedRequest | ExtractionSkipped | Fault:
+        prepared = prepare_request(request, self._max_input_chars)
+        if not isinstance(prepared, PreparedRequest) or prepared.profile.name in _ANSWERS:
+            return prepared
+        return Fault(
+            ErrorClass.EXTRACTOR_MISSING,
+            f"the offline rules cannot fill the profile {prepared.profile.name!r}: set "
+            f"GROQ_API_KEY to use a model, or use one of {', '.join(_ANSWERS)}",
+        )
+
+    def _answer(self, prepared: Sequence[PreparedRequest]) -> Sequence[Extraction | Fault]:
+        today = self._today or datetime.now(UTC).date()
+        if self._children is None:
+            return [extract_fields(one, caps=self._caps, today=today) for one in prepared]
+        task: ChildTask[PreparedRequest, Extraction] = ChildTask(
+            function=self._function,
+            doing="extracting its fields",
+            name_of=lambda one: one.title or "untitled text",
+            size_of=lambda one: len(one.text),
+            options={"caps": self._caps, "today": today},
+        )
+        return self._children.map(task, prepared)
+
+
+def extract_fields(prepared: PreparedRequest, *, caps: Caps, today: date) -> Extraction:
+    """The fields that the rules find; "Present" in the text means `today`."""
+    answer = _ANSWERS[prepared.profile.name]
+    fields, confidence = answer(prepared, parse_text(prepared.text), today)
+    return Extraction(clean_fields(prepared.profile, fields, caps), confidence, MODEL)

@@ -1,0 +1,160 @@
+"""A text parsed into lines, each with the section of the document that it belongs to."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache, cached_property
+from typing import NamedTuple
+
+from penstock.rules.vocabulary import lower_in_place, read_table
+
+_MAX_HEADING_CHARS = 48
+_BULLET = re.compile(r"#+\s+|[-*•·▪●◦‣–—»■✓>]+\s+|\(?\d{1,2}[.)]\s+|[•▪●◦‣■✓]")
+_WIDE_GAP = re.compile(r"[^\S\n]{5,}|\n{5,}")
+_HEADING_MARKS = "#*_=~:-–—•· \t[]|"
+
+
+class Section(StrEnum):
+    """What a stretch of lines is about, as its heading says."""
+
+    HEAD = "head"
+    SUMMARY = "summary"
+    SKILLS = "skills"
+    EXPERIENCE = "experience"
+    EDUCATION = "education"
+    CERTIFICATIONS = "certifications"
+    REQUIREMENTS = "requirements"
+    DUTIES = "duties"
+    COMPANY = "company"
+    OFFER = "offer"
+    OTHER = "other"
+
+
+# "Languages: Python" or "Role: Engineer" states a fact; only on their own do they open a part.
+_ONLY_ALONE = frozenset(
+    {"languages", "projects", "role", "salary", "pay", "contact", "jobs", "career", "description"}
+    | {"profile", "essential", "preferred", "experience"}
+)
+
+
+class TextLine(NamedTuple):
+    """One line without its bullet, and where its own words start in the text."""
+
+    text: str
+    start: int
+    part: Section
+    bullet: bool = False
+    heading: bool = False
+    gap: bool = False
+    """An empty line stands before this one."""
+
+
+@dataclass(frozen=True)
+class ParsedText:
+    """A text whose lines and sections are computed once."""
+
+    text: str
+
+    @cached_property
+    def lowered(self) -> str:
+        return lower_in_place(self.text)
+
+    @cached_property
+    def lines(self) -> tuple[TextLine, ...]:
+        """The lines that hold something."""
+        return tuple(_read_lines(self.text))
+
+    @cached_property
+    def parts(self) -> frozenset[Section]:
+        """The parts that a heading announces."""
+        return frozenset(line.part for line in self.lines) - {Section.HEAD}
+
+    def within(self, *parts: Section) -> list[TextLine]:
+        """The lines of these parts, without their headings."""
+        return [line for line in self.lines if line.part in parts and not line.heading]
+
+    def first_block(self, part: Section) -> list[TextLine]:
+        """The lines of a part up to an empty line, or all where each stands apart."""
+        lines = self.within(part)
+        gaps = [index for index, line in enumerate(lines) if line.gap and index > 0]
+        apart = len(gaps) >= len(lines) - 1
+        return lines if apart or not gaps else lines[: gaps[0]]
+
+    def spans(self, *parts: Section) -> list[tuple[int, int]]:
+        """The stretches of the text that the lines of these parts cover."""
+        covered: list[tuple[int, int]] = []
+        inside = False
+        for line in self.lines:
+            if line.part in parts:
+                start = covered.pop()[0] if inside else line.start
+                covered.append((start, line.start + len(line.text)))
+            inside = line.part in parts
+        return covered
+
+
+def parse_text(text: str) -> ParsedText:
+    """The text with one kind of line end and space, and no wide gaps.
+
+    A few spaces still separate columns; thousands would only make patterns slow.
+    """
+    plain = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u00a0", " ")
+    return ParsedText(_WIDE_GAP.sub(lambda gap: gap[0][:4], plain))
+
+
+def _read_lines(text: str) -> Iterator[TextLine]:
+    part, position, resumed, gap = Section.HEAD, 0, None, False
+    for raw in text.split("\n"):
+        stripped = raw.strip()
+        if stripped:
+            line = _read_line(stripped, position + raw.index(stripped[0]), part)
+            if line.part is not part:
+                resumed = None if line.heading else part
+                part = line.part
+            if line.text:
+                yield line._replace(gap=gap) if gap else line
+            gap = False
+        elif resumed is not None:
+            # "Skills: Python, SQL" opens a part only up to the next empty line.
+            part, resumed, gap = resumed, None, True
+        else:
+            gap = True
+        position += len(raw) + 1
+
+
+def _read_line(stripped: str, start: int, part: Section) -> TextLine:
+    opened = _opened_part(stripped)
+    if opened:
+        return TextLine(stripped.strip(_HEADING_MARKS), start, opened, heading=True)
+    mark = _BULLET.match(stripped)
+    skipped = mark.end() if mark else 0
+    bullet = mark is not None and stripped[0] != "#"
+    body = stripped[skipped:]
+    label, colon, rest = body[:_MAX_HEADING_CHARS].partition(":")
+    if colon and rest and not bullet:
+        key = _heading_key(label)
+        labelled = None if key in _ONLY_ALONE else _part_of().get(key)
+        if labelled:
+            skipped += len(label) + 1
+            return TextLine(stripped[skipped:].strip(), start + skipped, labelled)
+    return TextLine(body, start + skipped, part, bullet)
+
+
+def _opened_part(stripped: str) -> Section | None:
+    if len(stripped) > _MAX_HEADING_CHARS:
+        return None
+    key = _heading_key(stripped)
+    part = _part_of().get(key)
+    if part is None and key.startswith("about ") and "About " in stripped:
+        return Section.COMPANY
+    return part
+
+
+@cache
+def _part_of() -> dict[str, Section]:
+    table = read_table("headings")
+    return {heading: Section(part) for part, headings in table.items() for heading in headings}
+
+
+def _heading_key(heading: str) -> str:
+    return " ".join(heading.strip(_HEADING_MARKS + "?!.").replace("’", "'").lower().split())

@@ -1,0 +1,308 @@
+"""Skills, certifications, industries and job titles in a text."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from penstock.rules.layout import ParsedText, Section, TextLine
+from penstock.rules.vocabulary import (
+    PhraseHit,
+    PhraseTable,
+    lower_in_place,
+    read_phrases,
+    read_table,
+    read_words,
+)
+
+_LISTED_WEIGHT = 3.0
+_MENTIONS_COUNTED = 4
+_NEAR_CHARS = 24
+_LISTING_BEFORE = re.compile(
+    r"(?:[,;:|/•·▪(&+]|\.\s|(?:^|\n)[ \t]*[-*–]?|\b(?:and|or|in|with|using|via|of|like))\s*\Z"
+)
+_LISTING_AFTER = re.compile(
+    r"\s*(?:[,;|/•·▪)+\n]|\.(?:\s|\Z)|\Z|\s(?:&|and|or|for|on|developers?|programming|code|apps?"
+    r"|applications?|services?|microservices|components|skills|models?|scripts|formulas)\b)"
+)
+_INITIAL = re.compile(r"\.\s?[A-Z]")
+_ITEM_BREAK = re.compile(r"\s*[,;|•·▪●/\t]\s*|\s{3,}|\s+[–—-]\s+")
+_LABEL = re.compile(r"\A[^,;|:]{2,40}:\s+")
+_SKILL_ASIDE = re.compile(r"\s*\([^)]*\)?|\s*\d+\+?\s*(?:years?|yrs?).*", re.IGNORECASE)
+_PLAIN_ITEM = re.compile(r"[^\W\d_][\w&+#.'’-]*(?: [\w&+#.'’-]+){0,3}")
+_SKILL_LEVEL = re.compile(
+    r"(?:strong|advanced|basic|excellent|good|proficient in|proficient|expert in|expert|fluent"
+    r"|experienced with|familiar with|familiarity with|knowledge of|intermediate|native)\s+",
+    re.IGNORECASE,
+)
+_SENTENCE_WORD = re.compile(
+    r"\b(?:and|the|with|for|to|from|have|has|my|is|are|years?|etc|other|more)\b", re.IGNORECASE
+)
+
+
+@dataclass(slots=True)
+class _Mentions:
+    first: int
+    count: int = 0
+    listed: bool = False
+
+    def score(self, length: int) -> float:
+        weight = _LISTED_WEIGHT if self.listed else 0.0
+        return weight + min(self.count, _MENTIONS_COUNTED) + 0.5 * (1 - self.first / length)
+
+
+def find_skills(parsed: ParsedText, *list_parts: Section) -> tuple[list[str], int]:
+    """The skills a text names, by rank, and how many of them a list of skills names.
+
+    Those under a heading for skills, or the given parts, weigh more.
+    """
+    spans = parsed.spans(Section.SKILLS, *list_parts)
+    mentions: dict[str, _Mentions] = {}
+    for hit, listed in _known_skills(parsed, spans):
+        found = mentions.setdefault(hit.name, _Mentions(hit.start))
+        found.count += 1
+        found.listed = found.listed or listed
+    for line in parsed.within(Section.SKILLS):
+        for name in _unknown_items(line) if len(line.text) <= 400 else ():
+            mentions.setdefault(name, _Mentions(line.start, listed=True))
+    length = max(1, len(parsed.text))
+    ranked = sorted(
+        mentions, key=lambda name: (-mentions[name].score(length), mentions[name].first)
+    )
+    return ranked, sum(found.listed for found in mentions.values())
+
+
+def _known_skills(
+    parsed: ParsedText, spans: list[tuple[int, int]]
+) -> Iterator[tuple[PhraseHit, bool]]:
+    """Mentions of skills from the table and whether a list holds them."""
+    phrases, everyday, common = _skill_table()
+    lists = parsed.spans(Section.SKILLS)
+    for hit in phrases.find(parsed.lowered):
+        listed = _inside(hit.start, spans)
+        spelling = everyday.get(parsed.lowered[hit.start : hit.end])
+        if spelling is not None:
+            as_spelled = parsed.text[hit.start : hit.end] == spelling
+            if as_spelled and (_inside(hit.start, lists) or _is_listed(parsed.text, hit)):
+                yield hit, listed
+        elif listed or hit.name not in common:
+            yield hit, listed
+
+
+def _unknown_items(line: TextLine) -> Iterator[str]:
+    """Short items of a list of skills that the table does not know."""
+    phrases, *_ = _skill_table()
+    body = _LABEL.sub("", line.text)
+    items = _ITEM_BREAK.split(body)
+    # One long phrase is a sentence about a skill; a list has several items or a bullet.
+    if len(items) == 1 and not line.bullet and len(body.split()) > 3:
+        return
+    for raw in items:
+        item = _SKILL_LEVEL.sub("", _SKILL_ASIDE.sub("", raw)).strip(" .:-–*")
+        plain = len(item) > 2 and _PLAIN_ITEM.fullmatch(item) and not _SENTENCE_WORD.search(item)
+        if plain and not phrases.mentions_any(lower_in_place(item)):
+            yield item
+
+
+def _inside(position: int, spans: list[tuple[int, int]]) -> bool:
+    return any(start <= position < end for start, end in spans)
+
+
+def _is_listed(text: str, hit: PhraseHit) -> bool:
+    before = text[max(0, hit.start - _NEAR_CHARS) : hit.start]
+    after = text[hit.end : hit.end + _NEAR_CHARS]
+    if len(hit.name) == 1 and _INITIAL.match(after):
+        return False
+    return bool(_LISTING_BEFORE.search(before)) and bool(_LISTING_AFTER.match(after))
+
+
+@cache
+def _skill_table() -> tuple[PhraseTable, dict[str, str], set[str]]:
+    """All skills; everyday words in lower case, with the spelling that means a skill; and names
+    that count only under a heading for skills or requirements."""
+    names: dict[str, str] = {}
+    everyday: dict[str, str] = {}
+    common: set[str] = set()
+    for first, others in read_table("skills").items():
+        name = first.lstrip("!~")
+        if first.startswith("~"):
+            common.add(name)
+        for spelling in (first.removeprefix("~"), *others):
+            plain = spelling.removeprefix("!")
+            names.setdefault(plain.lower(), name)
+            if spelling != plain:
+                everyday[plain.lower()] = plain
+    return PhraseTable(names), everyday, common
+
+
+_ISSUERS = (
+    "AWS|Amazon|Microsoft|Google Cloud|Google|HashiCorp|Salesforce|Oracle|Cisco|Red Hat|Databricks"
+    "|Snowflake|Tableau|VMware|HubSpot|ISTQB|Professional|Azure|SAP|NVIDIA|MongoDB"
+)
+_CAPITALISED = r"\d{1,3}\b|[A-Z][\w+&/’'.-]*[\w+]|[IVX]+\b|&"
+_CERTIFICATE_LEVEL = (
+    r"(?:\s*[–—-]\s*(?:Associate|Professional|Specialty|Practitioner|Foundational|Expert))?"
+)
+_CERTIFIED = (
+    rf"(?:(?:{_ISSUERS})\s+)?Certified:?(?:\s+(?:{_CAPITALISED}|in(?=\s[A-Z])|of(?=\s[A-Z]))){{1,7}}"
+    rf"{_CERTIFICATE_LEVEL}(?:\s*\([A-Z][\w+-]{{1,7}}\))?"
+)
+_CLOUD = r"Google (?:Cloud )?(?:Associate|Professional) (?:[A-Z]\w+ ?){1,3}(?<! )"
+_NAMED = (
+    r"Project Management Professional(?:\s*\(PMP\)|®)?|Professional Scrum Master(?:\s+I{1,3})?"
+    r"|Lean Six Sigma (?:Green|Black|Yellow) Belt|Six Sigma (?:Green|Black|Yellow) Belt"
+    r"|CompTIA [A-Z][\w]*\+|CompTIA A\+|(?<!\w)Security\+|(?<!\w)Network\+"
+    r"|ITIL(?: v?[34])?(?: Foundation)?|PRINCE2(?: (?:Foundation|Practitioner))?"
+    r"|CFA(?: Level (?:I{1,3}|[123]))?|OSHA[ -](?:10|30)(?:-Hour)?|EPA (?:Section )?608"
+    r"|Series (?:7|6|63|65|66)\b|TOGAF(?: 9(?:\.\d)?)?|PSM I{1,3}|SAFe \w+"
+    r"|LEED (?:AP|Green Associate)"
+    r"|Journeyman Electrician License|Master Electrician License|Commercial Driver'?s License"
+)
+_ACRONYMS = (
+    "PMP|CPA|CKA|CKAD|CKS|CISSP|CISM|CISA|CEH|OSCP|CCNA|CCNP|CCIE|CSM|CSPO|PSM|SHRM-CP|SHRM-SCP"
+    "|PHR|SPHR|ACCA|CIMA|CMA|CIA|FRM|BLS|ACLS|PALS|CCRN|CSCP|CPIM|CAPM|PMI-ACP|CBAP|CFE|CDL"
+    "|MCSE|MCSA|RHCE|RHCSA|GPHR|NCLEX-RN|TNCC|CPC|ServSafe"
+)
+_PATTERN = re.compile(
+    rf"(?<![\w-])(?=[A-Z])(?:{_CERTIFIED}|{_CLOUD}|{_NAMED}|(?:{_ACRONYMS})(?![\w-]))"
+)
+# Cheap to search, and in every line that the pattern can match.
+_HINT = re.compile(r"[A-Z]{3}|Certified|[a-zA]\+|Professional|Belt|SAFe|Series|License|PRINCE|Serv")
+_EXPANSIONS = {
+    "PMP": "project management professional",
+    "CPA": "certified public accountant",
+    "CKA": "certified kubernetes administrator",
+    "CSM": "certified scrummaster",
+    "CISSP": "certified information systems security professional",
+    "CMA": "certified management accountant",
+    "PSM": "professional scrum master",
+}
+_TAIL = re.compile(r"\s*(?:[,|(•·;]|\s[–—-]\s|\b(?:19|20)\d\d\b).*")
+_MAX_ITEM_WORDS = 8
+
+
+def find_certifications(parsed: ParsedText) -> list[str]:
+    """Certifications in the order of the text, each once."""
+    found: list[str] = []
+    items = set(parsed.first_block(Section.CERTIFICATIONS))
+    for line in parsed.lines:
+        for name in _certifications_of(line, is_item=line in items):
+            if not any(_covers(other, name) for other in found):
+                found = [other for other in found if not _covers(name, other)]
+                found.append(name)
+    return found
+
+
+def _certifications_of(line: TextLine, *, is_item: bool) -> Iterator[str]:
+    # "CMA" in a school's name or "CIA" in a hobby is no certification.
+    if line.part is Section.OTHER or line.heading:
+        return
+    hinted = _HINT.search(line.text) is not None
+    matches = [m[0].strip(" .,-") for m in _PATTERN.finditer(line.text)] if hinted else []
+    yield from matches
+    if not matches and is_item:
+        item = _TAIL.sub("", line.text).strip(" .:-")
+        if len(item) > 4 and len(item.split()) <= _MAX_ITEM_WORDS:
+            yield item
+
+
+def _covers(longer: str, shorter: str) -> bool:
+    whole = longer.casefold()
+    expansion = _EXPANSIONS.get(shorter)
+    return shorter.casefold() in whole or (expansion is not None and expansion in whole)
+
+
+_MIN_SCORE = 2.0
+_SHARE_OF_BEST = 0.34
+
+
+def find_industries(parsed: ParsedText) -> list[str]:
+    """Industries with enough different words, strongest first."""
+    signs: dict[str, Counter[str]] = defaultdict(Counter)
+    for hit in read_phrases("industries").find(parsed.lowered):
+        signs[hit.name][parsed.lowered[hit.start : hit.end]] += 1
+    # A second word counts more than the same word again.
+    scores = {
+        name: len(words) + 0.5 * sum(min(count - 1, 2) for count in words.values())
+        for name, words in signs.items()
+    }
+    best = max(scores.values(), default=0.0)
+    kept = [name for name, s in scores.items() if s >= max(_MIN_SCORE, best * _SHARE_OF_BEST)]
+    return sorted(kept, key=lambda name: -scores[name])
+
+
+_WORD = r"[^\W\d_][\w&/.+#'’()-]*"
+_BREAKS = re.compile(
+    r"\s*[|•·;\t@]\s*|\s{2,}|\s+[–—-]+\s+|\s*[–—]\s*|,\s+|\s+(?:at|with|from|bei|chez)\s+|:\s+"
+    r"|\s+in\s+(?!Test\b)(?=[A-Z])|(?:\b[A-Z]\w+\s+)as\s+(?:an?\s+)?"
+)
+_NOT_A_TITLE = re.compile(
+    r"(?:university|college|school|department|inc|ltd|llc|gmbh|bachelor|master of|degree|"
+    r"reported|reporting|responsible|managed|worked|our|we|you|your|the|a|an|this|years?|"
+    r"office of|team of|who|is|are|was)\b",
+    re.IGNORECASE,
+)
+_PROSE_WORD = re.compile(
+    r"(?<!\w)(?:our|we|you|your|years?|is|are|was|the|has|have|will|my)(?!\w)", re.IGNORECASE
+)
+_TITLE_ASIDE = re.compile(r"\s*\([^)]*\)?\s*\Z")
+_SMALL_WORDS = {"OF", "AND", "FOR", "THE", "IN", "TO"}
+_MAX_TITLE_CHARS = 70
+
+
+def find_titles(line: str) -> Iterator[str]:
+    """The job titles among the pieces of a line such as "Engineer, Acme | 2018"."""
+    if not _job_word().search(line):
+        return
+    yield from filter(is_title, map(tidy_title, _BREAKS.split(line)))
+
+
+def is_title(text: str) -> bool:
+    """Whether these few words, and nothing else, name a job."""
+    return (
+        0 < len(text) <= _MAX_TITLE_CHARS
+        and text[0].isupper()
+        and _title().fullmatch(text) is not None
+        and _NOT_A_TITLE.match(text) is None
+        and _PROSE_WORD.search(text) is None
+    )
+
+
+def names_a_role(text: str) -> bool:
+    """Whether a word for a job occurs at all."""
+    return _job_word().search(text) is not None
+
+
+def tidy_title(text: str) -> str:
+    """Without stray punctuation, and not in capitals."""
+    words = _TITLE_ASIDE.sub("", text).strip(" .,(*_").split()
+    if not all(word.isupper() for word in words if len(word) > 2):
+        return " ".join(words)
+    return " ".join(_lower(word) for word in words)
+
+
+def _lower(word: str) -> str:
+    if word in _SMALL_WORDS:
+        return word.lower()
+    return word.title() if len(word) > 3 else word
+
+
+@cache
+def _job_words() -> str:
+    return "|".join(sorted(map(re.escape, read_words("jobs")), key=len, reverse=True))
+
+
+@cache
+def _job_word() -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w)(?:{_job_words()})(?!\w)", re.IGNORECASE)
+
+
+@cache
+def _title() -> re.Pattern[str]:
+    return re.compile(
+        rf"(?:{_WORD}\s+){{0,5}}?(?:{_WORD}[/-])?(?:{_job_words()})(?:[/-]{_WORD})?"
+        rf"(?:\s+(?:of|for|to|in)\s+{_WORD}(?:\s+{_WORD}){{0,4}})?"
+        r"(?:\s+(?:[IV]{1,3}|[1-5]))?(?:\s*\([^)]{2,24}\))?",
+        re.IGNORECASE,
+    )

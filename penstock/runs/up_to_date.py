@@ -1,0 +1,320 @@
+"""When a document is up to date, and which stage it needs first if not.
+
+Two questions make up the answer. Do its bytes or its text differ from what was committed
+(`Assessor`, for ingest)? And does its node lack a result (`stage_needs`, for ingest and backfill)?
+The second is asked as SQL conditions over `join_results`, so that a backfill finds its nodes in the
+database.
+"""
+
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import sqlalchemy as sa
+
+from penstock.crawl.fetch import Fetched, Marks, NotModified
+from penstock.crawl.listing import Listed
+from penstock.crawl.simhash import (
+    Duplicates,
+    distance,
+    from_signed,
+    simhash,
+    visible_text,
+)
+from penstock.documents import Fault, RawDocument, Stage
+from penstock.runs.run import Change
+from penstock.store.database import Tx
+from penstock.store.schema import embeddings, nodes, texts
+from penstock.text.media_types import detect_media_type
+
+_c = nodes.c
+_Condition = sa.ColumnElement[bool]
+_NEVER: _Condition = sa.false()
+_FROM_HTTP = _c.given.is_not(None)
+HAS_TEXT: _Condition = texts.c.seq.is_not(None)
+HAS_VECTOR: _Condition = embeddings.c.seq.is_not(None)
+"""Of the embedder that embeds now."""
+
+SAME_DISTANCE = 3
+POSTING = b"JobPosting"
+
+
+class Reason(StrEnum):
+    """Why a node is not up to date."""
+
+    OUTDATED = "outdated"
+    """Extracted under another EXTRACTION_VERSION, or for another profile than the wanted one."""
+    UNEXTRACTED = "unextracted"
+    """Not extracted, though it should be."""
+    FAILED = "failed"
+    """Its extraction or its embedding failed."""
+    VECTORS = "vectors"
+    """It has no vector of the model that embeds now."""
+    STALE = "stale"
+    """Done longer ago than so many days."""
+
+
+USUAL = tuple(reason for reason in Reason if reason is not Reason.STALE)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a node is brought up to."""
+
+    extraction_version: str
+    embedding_identity: str
+    extracts_http: bool = False
+    """Whether nodes that came over HTTP and do not say so themselves are to be extracted."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageNeeds:
+    """Whether a node has to be extracted, and whether it has to be embedded."""
+
+    extract: _Condition = _NEVER
+    embed: _Condition = _NEVER
+
+    @property
+    def either(self) -> _Condition:
+        return sa.or_(self.extract, self.embed)
+
+    @property
+    def first_stage(self) -> sa.ColumnElement[str | None]:
+        return sa.case((self.extract, Stage.EXTRACT.value), (self.embed, Stage.EMBED.value))
+
+
+def any_of(needs: Collection[StageNeeds]) -> StageNeeds:
+    extracts, embeds = [one.extract for one in needs], [one.embed for one in needs]
+    return StageNeeds(sa.or_(_NEVER, *extracts), sa.or_(_NEVER, *embeds))
+
+
+def stage_needs(
+    reason: Reason,
+    target: Target,
+    *,
+    profile: str | None = None,
+    stale_before: datetime | None = None,
+) -> StageNeeds:
+    """What a node needs for this reason. Without a `profile`, each node keeps its own."""
+    match reason:
+        case Reason.OUTDATED:
+            return StageNeeds(extract=_is_outdated(target, profile))
+        case Reason.UNEXTRACTED:
+            return StageNeeds(extract=_is_unextracted(target))
+        case Reason.FAILED:
+            return StageNeeds(_c.extraction_status == "failed", _c.embedding_status == "failed")
+        case Reason.VECTORS:
+            return StageNeeds(embed=_lacks_vector(target))
+        case Reason.STALE:
+            fields = sa.and_(_c.extraction_status == "ready", _c.extracted_at < stale_before)
+            # Of nodes that are never extracted, the vectors are old.
+            embedded = sa.and_(_c.extraction_status.is_(None), _c.embedding_status == "ready")
+            return StageNeeds(fields, sa.and_(embedded, _c.embedded_at < stale_before))
+
+
+def join_results(target: Target, *, after: int | None = None) -> sa.Join:
+    """Nodes with their text and their vector of this target, if they have them.
+
+    Joined, not asked for one by one: of a few nodes, Postgres would read all texts for that. And it
+    does not see by itself that what is joined lies `after` the same `seq`.
+    """
+    text = texts.c.seq == _c.seq
+    vector = sa.and_(embeddings.c.seq == _c.seq, embeddings.c.identity == target.embedding_identity)
+    if after is not None:
+        text = sa.and_(text, texts.c.seq > after)
+        vector = sa.and_(vector, embeddings.c.seq > after)
+    return nodes.outerjoin(texts, text).outerjoin(embeddings, vector)
+
+
+def _is_outdated(target: Target, profile: str | None) -> _Condition:
+    extracted = sa.or_(
+        _c.extraction_version.is_not(None), _c.extraction_status.in_(("ready", "skipped"))
+    )
+    other: list[_Condition] = [_c.extraction_version.is_distinct_from(target.extraction_version)]
+    if profile is not None:
+        other.append(_c.profile.is_distinct_from(profile))
+    return sa.and_(extracted, sa.or_(*other))
+
+
+def _is_unextracted(target: Target) -> _Condition:
+    """Runs always extract. A node that came over HTTP says whether it wants that, or leaves it to
+    the settings; a file of the embeddable worker is extracted only when it was asked for."""
+    status = _c.extraction_status
+    declined = sa.type_coerce(_c.given, sa.JSON())["extract"].as_boolean().is_(sa.false())
+    wanted = sa.and_(_FROM_HTTP, sa.not_(declined)) if target.extracts_http else _NEVER
+    never = sa.and_(status.is_(None), sa.or_(_c.source_id.is_not(None), wanted))
+    # It was asked for, and the job is gone if none is active.
+    return sa.or_(never, status.in_(("queued", "processing")))
+
+
+def _lacks_vector(target: Target) -> _Condition:
+    """Everything with a text has a vector; of the embeddable worker's files, those that were to be
+    embedded. An older vector of this model may be of an older text."""
+    status: sa.ColumnElement[Any] = _c.embedding_status
+    wants = sa.or_(status.is_not(None), _c.source_id.is_not(None), _FROM_HTTP)
+    lacks = sa.or_(
+        ~HAS_VECTOR,
+        _c.embedding_identity.is_distinct_from(target.embedding_identity),
+        status.is_(None),
+        status.not_in(("ready", "failed")),
+    )
+    return sa.and_(HAS_TEXT, wants, status.is_distinct_from("skipped"), lacks)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNode:
+    """The committed marks of a document, and whether it is up to date."""
+
+    id: str
+    marks: Marks
+    missing_stage: Stage | None
+    """The first stage that it needs although it is unchanged; None when it is up to date."""
+    expired: bool
+
+
+def find_known(
+    tx: Tx, source_id: int, external_ids: Sequence[str], target: Target, profile: str | None
+) -> dict[str, KnownNode]:
+    """Known documents among these, by external id."""
+    need = any_of([stage_needs(reason, target, profile=profile) for reason in USUAL])
+    names = ("id", "external_id", "etag", "last_modified", "content_hash", "simhash", "expired_at")
+    query = (
+        sa.select(*[_c[name] for name in names], need.first_stage.label("stage"))
+        .select_from(join_results(target))
+        .where(_c.source_id == source_id, _c.external_id.in_(external_ids))
+    )
+    return {row.external_id: _known(row) for row in tx.execute(query)}
+
+
+def hold_nodes(tx: Tx, node_ids: Collection[str]) -> set[str]:
+    """Those of these nodes that exist, locked against deletion until the commit."""
+    if not node_ids:
+        return set()
+    there = sa.select(_c.id).where(_c.id.in_(node_ids)).order_by(_c.seq)
+    return set(tx.execute(there.with_for_update(read=True, key_share=True)).scalars())
+
+
+def _known(row: sa.Row[tuple[object, ...]]) -> KnownNode:
+    return KnownNode(
+        id=row.id,
+        marks=Marks(
+            etag=row.etag,
+            last_modified=row.last_modified,
+            content_hash=row.content_hash,
+            simhash=None if row.simhash is None else from_signed(row.simhash),
+        ),
+        missing_stage=None if row.stage is None else Stage(row.stage),
+        expired=row.expired_at is not None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What is to be done with one document of a run."""
+
+    listed: Listed
+    known: KnownNode | None
+    change: Change
+    stage: Stage | None = None
+    """The stage to begin with; None when there is nothing to do."""
+    reason: str | None = None
+    fault: Fault | None = None
+    content: bytes = b""
+    media_type: str | None = None
+    marks: Marks | None = None
+    """Change marks, to be committed if processing succeeds."""
+    left_out: bool = False
+    """It is not a document of this source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forced:
+    """What is processed although it is unchanged: everything, or named documents."""
+
+    everything: bool = False
+    names: frozenset[str] = frozenset()
+
+    def covers(self, listed: Listed, known: KnownNode | None) -> bool:
+        if self.everything:
+            return True
+        own = {listed.external_id, listed.url} | ({known.id} if known else set())
+        return not own.isdisjoint(self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Assessor:
+    """Compares what was fetched with what is known."""
+
+    forced: Forced = Forced()
+    only_postings: bool = False
+    """Pages of the source without a job are not documents."""
+
+    def assess(
+        self, listed: Listed, known: KnownNode | None, got: Fetched | NotModified | Fault
+    ) -> Assessment:
+        if isinstance(got, Fault):
+            change = Change.NEW if known is None else Change.SAME
+            return Assessment(listed, known, change, reason=got.message, fault=got)
+        if isinstance(got, NotModified):
+            return self._unchanged(listed, known, "not modified")
+        if self.only_postings and POSTING not in got.content:
+            why = "left out: the page holds no JobPosting"
+            return Assessment(listed, known, Change.SAME, reason=why, left_out=True)
+        content_hash = hashlib.sha256(got.content).hexdigest()
+        old = None if known is None or self.forced.covers(listed, known) else known.marks
+        if old is not None and old.content_hash == content_hash:
+            return self._unchanged(listed, known, "same bytes")
+        marks = _marks_of(listed, got, content_hash)
+        if old is not None and (same := _same_text(old, marks)):
+            return self._unchanged(listed, known, same)
+        return Assessment(
+            listed,
+            known,
+            Change.NEW if known is None else Change.CHANGED,
+            stage=Stage.TEXT,
+            content=got.content,
+            media_type=got.media_type,
+            marks=marks,
+        )
+
+    def _unchanged(self, listed: Listed, known: KnownNode | None, how: str) -> Assessment:
+        """Nothing to do, or a later stage only. The old marks stay, so that many small changes
+        cannot add up to a large one that is never noticed."""
+        stage = None if known is None else known.missing_stage
+        if stage is None:
+            return Assessment(listed, known, Change.SAME, reason=f"unchanged ({how})")
+        return Assessment(listed, known, Change.SAME, stage=stage)
+
+
+def _marks_of(listed: Listed, got: Fetched, content_hash: str) -> Marks:
+    raw = RawDocument(listed.external_id, got.content, got.media_type)
+    is_html = detect_media_type(raw) == "text/html"
+    return Marks(
+        etag=got.etag,
+        last_modified=got.last_modified,
+        content_hash=content_hash,
+        simhash=simhash(visible_text(got.content)) if is_html else None,
+    )
+
+
+def _same_text(old: Marks, new: Marks) -> str | None:
+    """In which way the texts of two versions are the same; None when they differ."""
+    if not old.simhash or not new.simhash:
+        return None
+    bits = distance(old.simhash, new.simhash)
+    return f"same text but for {bits} of 64 bits" if bits <= SAME_DISTANCE else None
+
+
+def note_duplicate(assessed: Assessment, duplicates: Duplicates) -> Assessment:
+    """Name the document of this run that is the same or nearly the same, if there is one."""
+    if assessed.stage is not Stage.TEXT or assessed.marks is None:
+        return assessed
+    marks = assessed.marks
+    twin = duplicates.check(assessed.listed.external_id, marks.content_hash or "", marks.simhash)
+    if twin is None:
+        return assessed
+    kind = "duplicate" if twin.distance == 0 else "near-duplicate"
+    return replace(assessed, reason=f"{kind} of {twin.external_id}")

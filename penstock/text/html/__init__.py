@@ -1,1 +1,0 @@
-"""Web pages: their main content, or all of their visible text."""

@@ -1,0 +1,375 @@
+"""Job postings in the JSON that a page carries for its own scripts."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from urllib.parse import unquote
+
+from penstock.text.charsets import clean_line
+from penstock.text.html import PageText
+from penstock.text.postings.blocks import Blocks, read_blocks
+from penstock.text.postings.fields import (
+    PageIdentity,
+    Posting,
+    join_names,
+    read_line,
+    read_places,
+    read_salary,
+)
+from penstock.text.postings.sections import (
+    REQUIREMENTS_KEY,
+    drop_repeats,
+    normalise_key,
+    read_sections,
+    read_title,
+    split_blocks,
+    split_parts,
+)
+
+_CALL = "self.__next_f.push("
+_ROW = re.compile(r"([0-9a-f]+):(?:T([0-9a-f]{1,8}),)?")
+_LEAST_VALUES = 8
+_DEPTH = 24
+
+
+def _join_stream(scripts: Iterable[str]) -> str:
+    """React's server components arrive as many calls that push pieces of one text."""
+    calls = (script[len(_CALL) :] for script in scripts if script.startswith(_CALL))
+    values = (_load(call.rstrip().rstrip(";").removesuffix(")")) for call in calls)
+    pushed = (value[1] for value in values if isinstance(value, list) and value[1:])
+    return "".join(piece for piece in pushed if isinstance(piece, str))
+
+
+def _load(text: str) -> Any:
+    try:
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _read_stream(stream: str) -> dict[str, Any]:
+    """The stream's rows by the names other rows refer to them with (`$1e`).
+
+    A row is `id:json` and a line end, or `id:T`, a length in bytes and that much text.
+    """
+    rows: dict[str, Any] = {}
+    place = 0
+    while place < len(stream):
+        row = _ROW.match(stream, place)
+        if row and row[2]:
+            count = int(row[2], 16)
+            first = stream[row.end() : row.end() + count].encode("utf-8", "replace")[:count]
+            rows[f"${row[1]}"] = text = first.decode(errors="ignore")
+            place = row.end() + len(text)
+        else:
+            end = stream.find("\n", place) % (len(stream) + 1)
+            if row:
+                rows[f"${row[1]}"] = _load(stream[row.end() : end])
+            place = end + 1
+    return rows
+
+
+def expand_flat(value: Any) -> Any:
+    """The state behind one long list in which numbers point at the list's other values."""
+    if not isinstance(value, list) or len(value) < _LEAST_VALUES:
+        return value
+    objects = [item for item in value if isinstance(item, dict) and item]
+    if not objects or any(type(ref) is not int for item in objects for ref in item.values()):
+        return value
+    return _Flat(value).follow(0, _DEPTH)
+
+
+class _Flat:
+    """Follows the numbers, each once per depth, so that a list that points at itself ends."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self._values = values
+        self._found: dict[tuple[int, int], Any] = {}
+
+    def follow(self, ref: Any, depth: int) -> Any:
+        if type(ref) is not int or not 0 <= ref < len(self._values):
+            return ref if isinstance(ref, str) else None
+        if (ref, depth) not in self._found:
+            self._found[ref, depth] = self._read(self._values[ref], depth)
+        return self._found[ref, depth]
+
+    def _read(self, value: Any, depth: int) -> Any:
+        if not isinstance(value, dict | list):
+            return value
+        if not depth:
+            return None
+        if isinstance(value, list):
+            return [self.follow(ref, depth - 1) for ref in value]
+        return {self._key(key): self.follow(ref, depth - 1) for key, ref in value.items()}
+
+    def _key(self, key: str) -> str:
+        """Keys are plain, or `_` and the number of the text they are."""
+        number = key.removeprefix("_")
+        return str(self.follow(int(number), 0)) if number != key and number.isdecimal() else key
+
+
+_MOST_CHARS = 4_000_000
+_LEAST_CHARS = 200
+# How many places in one script may look like JSON without being JSON.
+_MOST_ATTEMPTS = 60
+
+# JSON itself after `=`, `(` or a name and a colon; or a string that holds JSON.
+_OPENING = re.compile(
+    r"(?:[=(]|\b[a-zA-Z_]\w*\s*:)\s*(?=[\[{])|[=(]\s*(?=[\"'`](?:[\[{]|%7[bB]|%5[bB]|\\x7[bB]))"
+)
+_NEAR = 10_000
+_DECODER = json.JSONDecoder(strict=False)
+_NOT_JSON = ("undefined", "NaN", "void 0")
+_UNDEFINED = re.compile(r"(?<=[:,\[])\s*(?:undefined|NaN|void 0)\s*(?=[,}\]])")
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_CONTROL = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_COMMENTED = re.compile(r"<code[^>]*>\s*<!--(\s*[{\[].{200,}?)-->", re.DOTALL)
+_ATTRIBUTES = f"//@*[string-length() > {_LEAST_CHARS} and starts-with(name(), 'data-')]"
+
+
+def find_json(page: PageText, wanted: Callable[[str], bool]) -> Iterator[Any]:
+    """The JSON values in those scripts, attributes and code tags whose text is wanted."""
+    scripts = page.tree.xpath("//script[not(@src) and not(contains(@type, 'ld+json'))]")
+    texts = [script.text or "" for script in scripts]
+    stream = _join_stream(texts) if "__next_f" in page.source else ""
+    if wanted(stream):
+        yield _read_stream(stream)
+
+    def is_read(text: str) -> bool:
+        return _LEAST_CHARS < len(text) <= _MOST_CHARS and wanted(text)
+
+    for text in filter(is_read, texts):
+        bare = text.strip().removeprefix("<!--").removesuffix("-->").strip()
+        yield from list(load_json(bare)) or _read_code(text)
+    for text in filter(is_read, _tagged(page)):
+        yield from load_json(text)
+
+
+def _tagged(page: PageText) -> Iterator[str]:
+    if "<code" in page.source:
+        yield from (code.text or "" for code in page.tree.xpath("//code"))
+        yield from _COMMENTED.findall(page.source)
+    if '="{&quot;' in page.source or "='{\"" in page.source or '="[{' in page.source:
+        yield from map(str, page.tree.xpath(_ATTRIBUTES))
+
+
+def load_json(text: str) -> Iterator[Any]:
+    """The value of a text that is JSON, as it is, percent-encoded, or escaped as in a string."""
+    bare = text.strip()
+    if bare.startswith(("%7B", "%5B", "%7b", "%5b")):
+        bare = unquote(bare)
+    elif bare.startswith(("{\\u0022", "{\\x22", '{\\"')):
+        bare = _unescape(bare)
+    if bare[:1] in ("{", "["):
+        try:
+            yield expand_flat(json.loads(bare, strict=False))
+        except (ValueError, RecursionError):
+            return
+
+
+def _read_code(text: str) -> Iterator[Any]:
+    """The JSON in assignments, calls and named arguments of a script."""
+    place = 0
+    for _ in range(_MOST_ATTEMPTS):
+        opening = _OPENING.search(text, place)
+        if opening is None:
+            return
+        place = opening.end()
+        if text[place] in "{[":
+            value, place = _decode(text, place)
+            yield value
+        else:
+            literal, place = _read_string(text, place)
+            yield from load_json(literal)
+
+
+def _decode(text: str, place: int) -> tuple[Any, int]:
+    """The value at this place, None when it is no JSON, and where to look on."""
+    try:
+        value, end = _DECODER.raw_decode(text, place)
+    except RecursionError:
+        return None, len(text)
+    except json.JSONDecodeError as error:
+        if not text.startswith(_NOT_JSON, error.pos):
+            # What failed late is not tried again from within: that takes quadratic time on a long
+            # script.
+            return None, place + 1 if error.pos - place < _NEAR else error.pos
+        # With null for `undefined`, its end in the script is unknown: the rest is skipped.
+        end = len(text)
+        try:
+            value, _ = _DECODER.raw_decode(_UNDEFINED.sub("null", text[place:]))
+        except (ValueError, RecursionError):
+            return None, end
+    return expand_flat(value), end
+
+
+def _read_string(text: str, place: int) -> tuple[str, int]:
+    """The string literal at this place, and where it ends."""
+    quote = text[place]
+    literal = re.compile(rf"[^{quote}\\]*(?:\\.[^{quote}\\]*)*{quote}", re.DOTALL)
+    found = literal.match(text, place + 1)
+    return (_unescape(found[0][:-1]), found.end()) if found else ("", len(text))
+
+
+def _unescape(text: str) -> str:
+    def replace(match: re.Match[str]) -> str:
+        code = match[1] or match[2]
+        return chr(int(code, 16)) if code else _CONTROL.get(match[3], match[3])
+
+    plain = _ESCAPE.sub(replace, text)
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "ignore")
+
+
+_MOST_VALUES = 200_000
+_MOST_NESTED = 20
+_NESTED_OPENINGS = ('{"', "[{", '["', "[[")
+_LEAST_BODY = 200
+_LEAST_PART = 80
+_TITLE_CHARS = 200
+
+_WANTED = (
+    *("ualification", "equirement", "esponsibilit", "requisition", "employmentType", "department"),
+    *("jobTitle", "jobId", "jobDescription", "job_", "posting", "Posting"),
+)
+# For pages whose titles or URLs are about jobs.
+_WANTED_THERE = (*_WANTED, "itle")
+_FACTS = {
+    "company": re.compile(r"^(company|hiringorganization|organi[sz]ation|employer)(name)?$"),
+    "location": re.compile(
+        r"^(job|primary|all|normalized|full|posting|jobpost)?(locations?|city)(name|s?text|info|list)?$"
+    ),
+    "employment_type": re.compile(
+        r"^employmenttype|^typeofemployment|^commitment$|^(job|time)type$"
+    ),
+    "salary": re.compile(r"^(base)?(salary|payrange|salaryrange|compensation)$"),
+    "date_posted": re.compile(r"^(date(posted|published)|(posted|published)(at|on|date))$"),
+    "valid_through": re.compile(r"^(validthrough|applicationdeadline|clos(e|ing)date)$"),
+}
+# People and articles have job titles and departments, too: these keys alone do not prove a job.
+_JOB_KEY = re.compile(
+    r"^(job|posting|position|vacancy)(title|family|type|category|url|level)|department|^teams?$"
+    r"|^hiring|^jobad"
+)
+_SURE_KEY = re.compile(
+    r"^(job|posting|requisition|req|vacancy)(id|code|number)$|requisition|^applyurl|^applicationurl"
+    r"|^employmenttype|^commitment$"
+)
+_ID_KEY = re.compile(
+    r"^(job|posting|position|requisition|req|external|display)?(id|slug|code|number)$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    posting: Posting
+    located: bool
+    """Its id is in the page's URL."""
+    named: bool
+    """Its title is in the page's title."""
+
+    @property
+    def weight(self) -> tuple[bool, int, int]:
+        posting = self.posting
+        named = len(posting.title) if self.named else 0
+        return self.located, named, _size((*posting.body, *posting.requirements))
+
+
+def find_state_posting(page: PageText, identity: PageIdentity) -> Posting | None:
+    """The posting of the page; None when its state has none, or several and none matches."""
+    hiring = identity.has_job_address or identity.mentions_jobs
+    words = _WANTED_THERE if hiring else _WANTED
+    roots = find_json(page, lambda text: any(word in text for word in words))
+    found = [candidate for root in roots for candidate in _candidates(root, identity)]
+    meant = [candidate for candidate in found if candidate.located or candidate.named]
+    if not meant and len({candidate.posting.title for candidate in found}) > 1:
+        return None
+    best = max(meant or found, key=lambda candidate: candidate.weight, default=None)
+    return best.posting if best else None
+
+
+def _candidates(root: Any, identity: PageIdentity) -> Iterator[_Candidate]:
+    rows = root if isinstance(root, dict) else {}
+    known: set[str] = set()
+    nested = _MOST_NESTED
+    stack = [root]
+    for _ in range(_MOST_VALUES):
+        if not stack:
+            return
+        value = stack.pop()
+        if isinstance(value, dict):
+            yield from _read_object(value, identity, rows, known)
+            stack.extend(value.values())
+        elif isinstance(value, list):
+            yield from _read_array(value, identity)
+            stack.extend(value)
+        elif isinstance(value, str) and value[:2] in _NESTED_OPENINGS and nested:
+            nested -= 1
+            stack.extend(load_json(value))
+
+
+def _read_object(
+    node: Mapping[str, Any], identity: PageIdentity, rows: Mapping[str, Any], known: set[str]
+) -> Iterator[_Candidate]:
+    """The job that the object is; when two are `known`, only one that matches the page's title."""
+    title = read_title(node)
+    if not title or len(title) > _TITLE_CHARS or not _hints_at_job(tuple(node)):
+        return
+    title = read_line(title)
+    keys = {normalise_key(key): value for key, value in node.items()}
+    ids = (str(value) for key, value in keys.items() if _ID_KEY.search(key))
+    located, named = any(map(identity.has_address_with, ids)), identity.names(title)
+    if not located and not named and len(known) > 1:
+        return
+    body, requirements = read_sections(node, rows)
+    if _size((*body, *requirements)) >= _LEAST_BODY and _is_job(keys, body, requirements):
+        known.add(title)
+        posting = Posting(title, body, requirements, **_read_facts(keys))
+        yield _Candidate(posting, located, named)
+
+
+@lru_cache(maxsize=1024)
+def _hints_at_job(keys: tuple[str, ...]) -> bool:
+    """Objects of one kind have the same keys, and a page's state has thousands of few kinds."""
+    facts = (_JOB_KEY, _SURE_KEY, REQUIREMENTS_KEY, _FACTS["location"], _FACTS["employment_type"])
+    return any(words.search(normalise_key(key)) for key in keys for words in facts)
+
+
+def _size(blocks: Blocks) -> int:
+    return sum(len(block.text) for block in blocks)
+
+
+def _is_job(keys: Mapping[str, Any], body: Blocks, requirements: Blocks) -> bool:
+    """Articles and events have titles and texts, too; only jobs have requirements."""
+    if requirements or any(_SURE_KEY.search(key) for key in keys):
+        return True
+    return bool(split_blocks(body, headed=True)[1])
+
+
+def _read_facts(keys: Mapping[str, Any]) -> dict[str, str]:
+    readers = {"location": read_places, "salary": read_salary}
+    facts = {}
+    for fact, words in _FACTS.items():
+        values = (value for key, value in keys.items() if value and words.search(key))
+        texts = (readers.get(fact, join_names)(value) for value in values)
+        facts[fact] = next((text for text in texts if 0 < len(text) <= _TITLE_CHARS), "")
+    return facts
+
+
+def _read_array(values: list[Any], identity: PageIdentity) -> Iterator[_Candidate]:
+    """A job in a list without keys: the page's title, and long texts beside it."""
+    # A part is a text, or the text in a list of one or two values.
+    inner = [value if isinstance(value, list) and len(value) <= 2 else [value] for value in values]
+    texts = (text for part in inner for text in part if isinstance(text, str))
+    parts = [text for text in texts if len(text) >= _LEAST_PART and "<" in text]
+    if len(parts) < 2:
+        return
+    short = (text for text in values if isinstance(text, str) and 3 < len(text) <= _TITLE_CHARS)
+    title = next((text for text in short if identity.names(text)), "")
+    description, required = split_parts(drop_repeats([tuple(read_blocks(part)) for part in parts]))
+    if title and required:
+        yield _Candidate(
+            Posting(clean_line(title), description, required), located=False, named=True
+        )

@@ -1,1 +1,0 @@
-"""Word documents, read from their package of XML parts."""
