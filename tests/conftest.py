@@ -22,13 +22,13 @@ from hypothesis import settings
 from redis import Redis
 from xdist.scheduler import LoadFileScheduling
 
-from penstock.crawl.s3_client import S3Access, build_s3_client
-from penstock.launcher.postgres import PostgresServer
-from penstock.launcher.prefect_server import PrefectServer, ServerAddress
-from penstock.launcher.valkey import ValkeyServer
+from entrypoints.local.postgres import PostgresServer
+from entrypoints.local.prefect_server import PrefectServer, ServerAddress
+from entrypoints.local.valkey import ValkeyServer
+from penstock.crawl.s3 import S3Access, build_s3_client
+from penstock.redis.client import build_redis_client
 from penstock.store.database import Database
 from penstock.store.migration import migrate
-from penstock.work.redis_client import build_redis_client
 from tests import leftovers
 from tests.postgres import EmptiedDatabase, new_database
 from tests.preloaded import PRELOADED
@@ -59,7 +59,7 @@ _SLOW = (
     "tests/integration",
     "bench",
 )
-_SERVERS = {"postgres", "valkey", "s3_access", "prefect_server", "site", "server", "h2_server"}
+_SERVERS = {"postgres", "valkey", "s3_access", "prefect_server", "site", "server"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -84,10 +84,11 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
         return
     PrefectServer(_run_folder() / "prefect-home").stop()
     leftovers.end_helpers()
-    left = leftovers.end(_run_folder())
+    went_well = session.exitstatus == pytest.ExitCode.OK
+    left = leftovers.end(_run_folder(), *[leftovers.PATIENCE_SECONDS] * went_well)
     with session.stash[_WATCHER] as watcher:
         watcher.communicate()
-    if left and session.exitstatus == pytest.ExitCode.OK:
+    if left and went_well:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
         print("\nprocesses left by the tests:", *left, sep="\n  ")  # noqa: T201
 

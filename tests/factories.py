@@ -10,13 +10,12 @@ import sqlalchemy as sa
 
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass
-from penstock.store.database import Database, Tx
-from penstock.store.identifiers import new_node_id
+from penstock.queue.items import Claim, NewItem, Outcome, Verdict, WorkItem
+from penstock.queue.queue import WorkQueue
+from penstock.queue.retry import default_rules
+from penstock.queue.sweep import Swept, sweep_expired
+from penstock.store.database import Database, Tx, new_node_id
 from penstock.store.schema import nodes, sources, work_items
-from penstock.work.items import Claim, NewItem, Outcome, Verdict, WorkItem
-from penstock.work.queue import WorkQueue
-from penstock.work.retry import default_rules
-from penstock.work.sweep import Swept, sweep_expired
 
 NOON = datetime(2031, 5, 4, 12, 0, tzinfo=UTC)
 TENANT = "acme"
@@ -161,3 +160,15 @@ class Desk:
 
 def node_ids(items: Sequence[WorkItem]) -> list[str]:
     return [item.node_id for item in items]
+
+
+def somebody_waits(database: Database) -> bool:
+    """Whether a transaction waits for another one; on SQLite, none has begun then."""
+    if database.is_sqlite:
+        return True
+    waiting = sa.text(
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    with database.read() as tx:
+        return bool(tx.execute(waiting).scalar())

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from penstock.launcher.postgres import PostgresServer
+from entrypoints.local.postgres import PostgresServer
 
 _END_OTHERS = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity

@@ -25,7 +25,14 @@ from typing import IO
 
 ROOT = Path(__file__).parent.parent
 _ANEW = ("entrypoints", "flows", "tasks", "blocks", "deployments")
-_LIBRARIES = ("entrypoints.cli.main", "flows.ingest", "flows.backfill", "uvicorn", "prefect.client")
+_LIBRARIES = (
+    "entrypoints.cli.main",
+    "entrypoints.api.app",
+    "flows.ingest",
+    "flows.backfill",
+    "uvicorn",
+    "prefect.client",
+)
 _LARGEST = 150_000
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.crawl.s3_client import S3Access
+from penstock.crawl.s3 import S3Access
 
 SECRET = "hidden-secret-access-key"
 

@@ -6,14 +6,19 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from penstock.backfill.dispatcher import Dispatched, Dispatcher
-from penstock.backfill.estimate import Estimate
-from penstock.backfill.record import Backfill, finish_backfill, open_backfill, read_backfill
-from penstock.backfill.selection import Reason, Selection
-from penstock.bootstrap.backfills import choose_nodes, estimate
+from penstock.backfill.backfill import (
+    Backfill,
+    Dispatched,
+    Dispatcher,
+    finish_backfill,
+    open_backfill,
+    read_backfill,
+)
+from penstock.backfill.estimate import Estimate, estimate
+from penstock.backfill.selection import Selection, choose_nodes
 from penstock.documents import Stage
-from penstock.store.database import Database, Tx
-from penstock.store.identifiers import new_node_id
+from penstock.runs.up_to_date import Reason
+from penstock.store.database import Database, Tx, new_node_id
 from penstock.store.schema import embeddings, nodes, texts, work_items
 from tests.contract.ingestion import Workplace, make_text
 from tests.factories import TENANT, add_node

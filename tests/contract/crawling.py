@@ -3,27 +3,28 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
-from penstock.bootstrap import App, open_app
+from penstock.app import App, open_app
 from penstock.documents import ExtractionRequest, Fault, RawDocument, Stage, StoredDocument
-from penstock.errors import DocumentFault, ListingFailed
-from penstock.llm.rules import RulesExtractor
+from penstock.errors import DocumentFault
 from penstock.pipeline.steps import DirectSteps, ExtractionResult, TextResult
-from penstock.runs.lifecycle import begin_ingesting, close_listing, take_run, try_finalize
+from penstock.queue.queue import WorkQueue
+from penstock.queue.retry import FixedDelays, RetryRule
+from penstock.rules import RulesExtractor
+from penstock.runs.execute import admit_listed, execute_run, list_source, open_source_run
+from penstock.runs.lifecycle import take_run
 from penstock.runs.report import DocumentLine, RunReport, list_documents, report_run
-from penstock.runs.vocabulary import RunLease
+from penstock.runs.run import RunLease
 from penstock.settings import EmbeddingSettings, ExtractionSettings, load_settings
-from penstock.sources.catalogue import put_source
-from penstock.sources.definition import SourceSettings
+from penstock.sources.catalogue import SourceSettings, put_source
 from penstock.store.database import Database
 from penstock.store.schema import nodes, work_items
-from penstock.text.extractor import extract_text
-from penstock.work.queue import WorkQueue
-from penstock.work.retry import RetryRule, Steps
+from penstock.text.extract import extract_text
 from tests.factories import TENANT
 
 BUDGETS = {Stage.TEXT: 4, Stage.EXTRACT: 2, Stage.EMBED: 5}
@@ -78,7 +79,9 @@ class Crawler:
             "embedding": EmbeddingSettings(backend="hash"),
         }
         self.app = open_app(load_settings(home=home, dsn=database.url, **(chosen | settings)))
-        rules = {stage: RetryRule(budget, Steps((0.01,))) for stage, budget in BUDGETS.items()}
+        rules = {
+            stage: RetryRule(budget, FixedDelays((0.01,))) for stage, budget in BUDGETS.items()
+        }
         self.app.queue = WorkQueue(rules, 60, 1800)
         self.app.extractor = RulesExtractor()
         self.app.fetcher._wait = lambda seconds: time.sleep(min(seconds, 0.01))
@@ -93,36 +96,37 @@ class Crawler:
 
     def start(self, source: str, **wanted: Any) -> RunLease:
         """A run that is about to list its source."""
-        run = self.app.open_run(source, TENANT, **wanted)
-        lease = take_run(self.database, run.id, lease_seconds=60)
-        begin_ingesting(self.database, lease, None)
-        return lease
+        run = open_source_run(self.app.sources, source, TENANT, **wanted)
+        return take_run(self.database, run.id, lease_seconds=60)
 
     def admit(self, lease: RunLease) -> None:
-        """List and fetch everything, and close the listing, as the flow does."""
-        run, admission = lease.run, self.app.admission(lease)
-        settings = SourceSettings.model_validate(run.settings)
-        try:
-            listing = self.app.sources.listing(run.source_kind, run.location, settings)
-            for batch in admission.bring(listing.list()):
-                admission.record(batch)
-        except ListingFailed as failure:
-            close_listing(self.database, lease, error=str(failure))
-        else:
-            close_listing(self.database, lease)
+        """List and fetch everything, and close the listing."""
+        admission = self.app.admission(lease)
+        discover = partial(list_source, self.app.sources, lease.run)
+        for _ in admit_listed(
+            self.database, lease, discover, admission.fetch_batches, admission.record
+        ):
+            pass
 
     def drain(self) -> None:
-        with self.app.heart() as heart:
-            drain = self.app.drain(self.app.processor(self.steps), heart)
+        with self.app.heartbeat() as heartbeat:
+            drain = self.app.worker(self.app.processor(self.steps), heartbeat)
             drain.poll_seconds = 0.01
             drain.run(lambda: True)
 
     def ingest(self, source: str, **wanted: Any) -> RunReport:
-        lease = self.start(source, **wanted)
-        self.admit(lease)
-        self.drain()
-        try_finalize(self.database, lease.run.id)
-        return self.report(lease.run.id)
+        run = open_source_run(self.app.sources, source, TENANT, **wanted)
+        with self.app.hold_run(run.id) as held:
+            admission = self.app.admission(held.lease)
+            worker = self.app.run_worker(held, self.steps)
+            worker.poll_seconds = 0.01
+            return execute_run(
+                held,
+                discover=partial(list_source, self.app.sources, held.run),
+                fetch=admission.fetch_batches,
+                admit=admission.record,
+                worker=worker,
+            )
 
     def report(self, run_id: int) -> RunReport:
         with self.database.read() as tx:

@@ -1,4 +1,4 @@
-"""Runs over a folder without Prefect: the same order of calls as the flow, with scripted steps."""
+"""Runs over a folder without Prefect, with scripted steps."""
 
 import threading
 from collections import Counter, defaultdict
@@ -10,28 +10,26 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from penstock.bootstrap import App, open_app
-from penstock.crawl.folder import FolderListing
+from penstock.app import App, open_app
+from penstock.crawl.files import FolderListing
 from penstock.crawl.listing import Listed
 from penstock.documents import ExtractedText, Extraction, ExtractionRequest, Fault, Stage
-from penstock.errors import StagePaused
-from penstock.llm.rules import RulesExtractor
 from penstock.pipeline.steps import ExtractionResult, RawReference, TextResult
+from penstock.queue.queue import WorkQueue
+from penstock.queue.retry import FixedDelays, RetryRule
+from penstock.rules import RulesExtractor
+from penstock.runs.execute import execute_run
 from penstock.runs.lifecycle import (
     begin_ingesting,
     close_listing,
     open_run,
-    pause_run,
     take_run,
-    try_finalize,
 )
 from penstock.runs.report import RunReport, report_run
-from penstock.runs.vocabulary import RunLease, SourceSpec
+from penstock.runs.run import Run, RunLease, SourceSpec
 from penstock.settings import EmbeddingSettings, ExtractionSettings, load_settings
 from penstock.store.database import Database
 from penstock.store.schema import nodes, run_documents, runs, work_items
-from penstock.work.queue import WorkQueue
-from penstock.work.retry import RetryRule, Steps
 from tests.factories import TENANT
 
 Trouble = Fault | Exception | Callable[[], object]
@@ -110,6 +108,8 @@ class Workplace:
     extract in this process, since children take longer to start than the rest takes together.
     """
 
+    lease_seconds = 60
+
     def __init__(
         self, database: Database, home: Path, *, batch_size: int = 64, **extraction: Any
     ) -> None:
@@ -125,7 +125,9 @@ class Workplace:
             embedding=EmbeddingSettings(backend="hash"),
         )
         self.app = open_app(settings)
-        rules = {stage: RetryRule(budget, Steps((0.01,))) for stage, budget in BUDGETS.items()}
+        rules = {
+            stage: RetryRule(budget, FixedDelays((0.01,))) for stage, budget in BUDGETS.items()
+        }
         self.app.queue = WorkQueue(rules, settings.lease_seconds, settings.job_timeout_seconds)
         self.app.extractor = RulesExtractor()
         self.steps = ScriptedSteps(self.app)
@@ -139,12 +141,16 @@ class Workplace:
 
     def open(self, *, profile: str | None = None, force: bool = False) -> RunLease:
         """A run that is ready for documents."""
-        listing = FolderListing(self.folder)
-        spec = SourceSpec(TENANT, listing.name, listing.kind, listing.location)
-        run = open_run(self.database, spec, profile=profile, force=force)
-        lease = take_run(self.database, run.id, lease_seconds=60)
+        run = self.record_run(profile, force)
+        lease = take_run(self.database, run.id, lease_seconds=self.lease_seconds)
         begin_ingesting(self.database, lease, None)
         return lease
+
+    def record_run(self, profile: str | None, force: bool) -> Run:
+        """A new run over the folder, which no process has taken yet."""
+        listing = FolderListing(self.folder)
+        spec = SourceSpec(TENANT, listing.location, listing.kind, listing.location)
+        return open_run(self.database, spec, profile=profile, force=force)
 
     def listed(self) -> list[Listed]:
         return list(FolderListing(self.folder).list())
@@ -157,13 +163,13 @@ class Workplace:
     def admit_some(self, lease: RunLease, listed: Iterable[Listed]) -> None:
         """Let these in; the listing stays open."""
         admission = self.app.admission(lease)
-        for batch in admission.bring(listed):
+        for batch in admission.fetch_batches(listed):
             admission.record(batch)
 
     def drain(self, run_id: int | None = None) -> None:
         """Work until nothing is left."""
-        with self.app.heart() as heart:
-            drain = self.app.drain(self.app.processor(self.steps), heart, run_id=run_id)
+        with self.app.heartbeat() as heartbeat:
+            drain = self.app.worker(self.app.processor(self.steps), heartbeat, run_id=run_id)
             drain.poll_seconds = 0.01
             drain.run(lambda: True)
 
@@ -175,15 +181,18 @@ class Workplace:
 
     def ingest(self, *, profile: str | None = None, force: bool = False) -> RunReport:
         """A whole run. If a stage pauses, so does the run, and the pause is raised."""
-        lease = self.open(profile=profile, force=force)
-        self.admit(lease)
-        try:
-            self.drain(lease.run.id)
-        except StagePaused as pause:
-            pause_run(self.database, lease, pause.reason)
-            raise
-        try_finalize(self.database, lease.run.id)
-        return self.report(lease.run.id)
+        run = self.record_run(profile, force)
+        with self.app.hold_run(run.id) as held:
+            admission = self.app.admission(held.lease)
+            worker = self.app.run_worker(held, self.steps)
+            worker.poll_seconds = 0.01
+            return execute_run(
+                held,
+                discover=self.listed,
+                fetch=admission.fetch_batches,
+                admit=admission.record,
+                worker=worker,
+            )
 
     def expire_leases(self) -> None:
         """As if every worker and every flow had died a while ago."""

@@ -5,14 +5,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from penstock.bootstrap import retry_rules
+from penstock.app import retry_rules
 from penstock.documents import Stage
-from penstock.runs.spending import Spending, tenant_spending
+from penstock.queue.items import ItemStatus
+from penstock.queue.queue import WorkQueue
+from penstock.runs.costs import Spending, tenant_spending
 from penstock.store.database import Database
 from penstock.store.schema import model_calls, runs, work_items
 from penstock.testing import GroqServer
-from penstock.work.items import ItemStatus
-from penstock.work.queue import WorkQueue
 from tests.contract.ingestion import Workplace
 from tests.factories import TENANT
 

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from penstock.llm.allowance import Grant
-from penstock.llm.ratelimit import read_rate_headers, read_retry_after
-from penstock.llm.turns import Gate
-from penstock.testing.limits import Bucket, Limits
+from penstock.llm.ratelimit import CallGate, Grant, read_rate_headers
+from penstock.retry import parse_retry_after
+from penstock.testing.groq_server import Bucket, Limits
 
 START = 1000.0
 MODEL = "small"
@@ -47,7 +46,7 @@ class Simulation:
 
     def __init__(
         self,
-        gates: Sequence[Gate],
+        gates: Sequence[CallGate],
         clock: Clock,
         limits: Limits,
         *,
@@ -121,7 +120,7 @@ class Simulation:
 
     def _refuse(self, number: int, grant: Grant, headers: dict[str, str]) -> None:
         self.outcome.refused.append(self._clock.now)
-        self._gates[number].hold(MODEL, grant, read_retry_after(headers) or 1.0)
+        self._gates[number].hold(MODEL, grant, parse_retry_after(headers) or 1.0)
         self._todo += 1
         self._join(number)
 

@@ -7,25 +7,28 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from penstock.backfill.dispatcher import Dispatcher
-from penstock.backfill.record import (
+from penstock.backfill.backfill import (
     BACKFILL_PRIORITY,
     BackfillStatus,
+    Dispatcher,
     abort_backfill,
     count_failed,
     finish_backfill,
+    interruptible,
+    leave_backfills,
     list_backfills,
     open_backfill,
     read_backfill,
 )
-from penstock.backfill.selection import Reason, Selection, Target
+from penstock.backfill.selection import choose_nodes
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass, NotFound, UsageError
-from penstock.operations.deletion import delete_node
+from penstock.operations.nodes import delete_node
+from penstock.queue.items import ItemPayload, ItemStatus, NewItem
+from penstock.runs.up_to_date import Reason
 from penstock.settings import EmbeddingSettings, ExtractionSettings
 from penstock.store.database import Database
 from penstock.store.schema import backfills, metadata, model_calls, nodes, work_items
-from penstock.work.items import ItemStatus, NewItem
 from tests.contract.backfilling import BODY, UP_TO_DATE, Archive
 from tests.factories import TENANT, add_source, read_rows
 from tests.together import run_together
@@ -47,7 +50,7 @@ def kill(archive: Archive, node_id: str, stage: Stage, **payload: Any) -> int:
     """Have an item of this node end as a dead letter, as the pipeline leaves it; its id."""
     queue = archive.app.queue
     with archive.database.write() as tx:
-        item = NewItem(TENANT, node_id, stage, payload={"external_id": "x.txt", **payload})
+        item = NewItem(TENANT, node_id, stage, payload=ItemPayload("x.txt", **payload))
         number = queue.enqueue(tx, [item])[node_id, stage]
         claim = queue.claim(tx, "worker", only=[number])
         queue.fail(tx, claim, [(claim.items[0], BROKEN)])
@@ -96,7 +99,9 @@ def test_what_was_never_extracted_is_only_what_should_be(archive: Archive) -> No
     assert archive.placed() == {undecided: Stage.EXTRACT}, "runs extract, and HTTP if it is enabled"
 
 
-def test_what_failed_begins_where_it_failed_and_dead_letters_live_again(archive: Archive) -> None:
+def test_failed_nodes_begin_where_they_failed_and_dead_letters_are_requeued(
+    archive: Archive,
+) -> None:
     archive.put()
     extraction = archive.put()
     embedding = archive.put()
@@ -199,7 +204,7 @@ def test_expired_nodes_and_nodes_at_work_are_never_taken(archive: Archive) -> No
 # ---- filters -------------------------------------------------------------------------------
 
 
-def test_a_tenant_a_source_or_everybody(archive: Archive) -> None:
+def test_a_backfill_is_for_a_tenant_a_source_or_all_tenants(archive: Archive) -> None:
     with archive.database.write() as tx:
         mine, theirs = add_source(tx), add_source(tx, tenant_id="globex")
     old = {"extraction_version": "0.9.0"}
@@ -252,15 +257,16 @@ def test_a_second_backfill_with_a_limit_does_the_next_ones(archive: Archive) -> 
         ({"stale_days": float("nan")}, "stale_days is nan"),
     ],
 )
-def test_a_selection_that_makes_no_sense_is_refused(wanted: Any, complaint: str) -> None:
+def test_a_selection_that_makes_no_sense_is_refused(
+    archive: Archive, wanted: Any, complaint: str
+) -> None:
     with pytest.raises(UsageError, match=complaint):
-        Selection.choose(Target("1", "hash/words@64"), tenant_id=TENANT, **wanted)
+        choose_nodes(archive.app, TENANT, **wanted)
 
 
-def test_days_alone_mean_stale_ones_beside_the_others() -> None:
-    target = Target("1", "hash/words@64")
-    assert Selection.choose(target, tenant_id=TENANT, stale_days=1).reasons == tuple(Reason)
-    assert Reason.STALE not in Selection.choose(target, tenant_id=TENANT).reasons
+def test_days_alone_mean_stale_ones_beside_the_others(archive: Archive) -> None:
+    assert choose_nodes(archive.app, TENANT, stale_days=1).reasons == tuple(Reason)
+    assert Reason.STALE not in choose_nodes(archive.app, TENANT).reasons
 
 
 def test_a_tenant_or_all_of_them_but_not_both_and_a_source_that_exists(archive: Archive) -> None:
@@ -318,7 +324,7 @@ def record_call(archive: Archive, tenant_id: str, model: str, tokens: tuple[int,
         tx.execute(sa.insert(model_calls).values(row))
 
 
-def test_costs_come_from_past_calls_else_from_lengths_else_nobody_knows(archive: Archive) -> None:
+def test_costs_come_from_past_calls_else_from_lengths_else_are_unknown(archive: Archive) -> None:
     ask_models(archive)
     assert archive.estimate().cost.basis == "nothing to ask"
     archive.put(extraction_version="0.9.0", text=None, raw_key="some/key")
@@ -378,7 +384,7 @@ def work_off(archive: Archive, count: int) -> None:
 
 
 def test_a_small_queue_keeps_room_for_fresh_work(archive: Archive) -> None:
-    from penstock.bootstrap.backfills import dispatcher
+    from penstock.backfill.backfill import dispatcher
 
     small = EmbeddingSettings(backend="hash", tenant_max_pending=50)
     archive.app.settings = archive.app.settings.model_copy(update={"embedding": small})
@@ -411,7 +417,7 @@ def test_a_backfill_that_was_killed_is_taken_up_where_it_stopped(
     assert first.dispatch().enqueued == 4
     archive.drain()
 
-    monkeypatch.setattr("penstock.backfill.dispatcher.reach", die)
+    monkeypatch.setattr("penstock.backfill.backfill.hit", die)
     with pytest.raises(ZeroDivisionError):
         first.dispatch()
     monkeypatch.undo()
@@ -505,7 +511,7 @@ def test_a_run_that_meets_the_node_takes_the_work_over(archive: Archive) -> None
     dispatcher = archive.start(Reason.OUTDATED)
     dispatcher.dispatch()
     with archive.database.write() as tx:
-        fresh = NewItem(TENANT, node, Stage.EXTRACT, payload={"external_id": "x"})
+        fresh = NewItem(TENANT, node, Stage.EXTRACT, payload=ItemPayload("x"))
         archive.app.queue.enqueue(tx, [fresh], replace_active=True)
 
     assert dispatcher.count_left() == 0
@@ -581,3 +587,20 @@ def test_a_dead_item_of_a_backfill_is_counted_as_its_own(archive: Archive) -> No
         dead = sa.select(work_items.c.node_id).where(work_items.c.status == ItemStatus.FAILED)
         assert tx.execute(dead).scalars().all() == [node]
         assert tx.execute(sa.select(sa.func.count()).select_from(backfills)).scalar_one() == 1
+
+
+def test_a_process_that_ends_gives_back_what_its_backfill_holds(archive: Archive) -> None:
+    archive.put(extraction_version="0.9.0")
+    archive.start(Reason.OUTDATED).dispatch()
+    app = archive.app
+    with app.heartbeat() as heartbeat:
+        worker = app.worker(app.processor(archive.steps), heartbeat)
+        with archive.database.write() as tx:
+            (held,) = app.queue.claim(tx, heartbeat.owner).items
+        with interruptible(worker):
+            leave_backfills()
+        leave_backfills()
+    with archive.database.read() as tx:
+        item = tx.execute(sa.select(work_items).where(work_items.c.id == held.id)).one()
+    assert (item.status, item.attempts, item.rescues) == (ItemStatus.PENDING, 0, 0)
+    assert worker.stopping.is_set()

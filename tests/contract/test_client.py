@@ -8,6 +8,7 @@ import pytest
 
 from penstock import Client
 from penstock.client import ApiError, Busy
+from penstock.runs.execute import open_source_run
 from penstock.store.database import Database
 from tests.contract.api.service import RESUME, Service
 
@@ -61,7 +62,7 @@ def test_a_node_is_added_waited_for_found_refreshed_and_deleted(
     assert gone.value.status == 404
 
 
-def test_a_batch_tells_nodes_and_errors_by_place(client: Client) -> None:
+def test_a_batch_returns_nodes_and_errors_by_place(client: Client) -> None:
     outcome = client.add_batch(
         [{"props": {"text": "a"}}, {"profile": "moon"}, {"props": {"text": "b"}}],
         continue_on_error=True,
@@ -94,14 +95,14 @@ def test_a_full_queue_is_busy_and_says_for_how_long(client: Client) -> None:
     assert busy.value.retry_after_seconds >= 1
 
 
-def test_a_node_that_nobody_works_on_is_not_waited_for_for_ever(client: Client) -> None:
+def test_waiting_for_a_node_without_a_worker_ends(client: Client) -> None:
     added = client.add("somebody should work on this")
     with pytest.raises(TimeoutError, match="does a worker run"):
         client.wait(added.id, timeout_seconds=0)
 
 
 def test_runs_are_listed_shown_and_their_logs_read(client: Client, service: Service) -> None:
-    run = service.app.open_run("https://acme.test/jobs", "default")
+    run = open_source_run(service.app.sources, "https://acme.test/jobs", "default")
     (listed,) = client.runs.list()
     assert (listed["run_id"], listed["status"]) == (run.id, "pending")
     assert client.runs.abort(run.id)["status"] == "aborted"
@@ -110,7 +111,7 @@ def test_runs_are_listed_shown_and_their_logs_read(client: Client, service: Serv
     assert messages[-1].startswith("aborted")
 
 
-def test_a_busy_server_is_asked_again_as_it_wishes() -> None:
+def test_a_busy_server_is_asked_again_after_the_time_it_names() -> None:
     answers = iter(
         [
             httpx.Response(503, headers={"Retry-After": "0"}, json={"detail": "not now"}),

@@ -10,8 +10,9 @@ import sqlalchemy as sa
 from penstock.crawl.simhash import from_signed, simhash, to_signed
 from penstock.documents import Fault
 from penstock.errors import DocumentFault, ErrorClass, UsageError
+from penstock.runs.execute import open_source_run
 from penstock.runs.lifecycle import RunGone, abort_run, take_run
-from penstock.runs.vocabulary import Change, DocumentStatus, RunStatus
+from penstock.runs.run import Change, DocumentStatus, RunStatus
 from penstock.search.nodes import list_nodes
 from penstock.store.database import Database
 from penstock.store.schema import nodes
@@ -318,7 +319,7 @@ def test_pages_without_words_are_compared_by_their_bytes(crawler: Crawler, site:
 
 def test_a_run_that_is_missing_or_aborted_crawls_nothing(crawler: Crawler, site: Site) -> None:
     add_jobs(site, "1")
-    run = crawler.app.open_run(site.sitemap_url, TENANT)
+    run = open_source_run(crawler.app.sources, site.sitemap_url, TENANT)
     abort_run(crawler.database, crawler.app.queue, run.id, reason="never mind")
     with pytest.raises(RunGone, match="aborted already"):
         take_run(crawler.database, run.id, lease_seconds=60)
@@ -331,7 +332,6 @@ def test_a_run_that_is_missing_or_aborted_crawls_nothing(crawler: Crawler, site:
 def test_an_abort_while_listing_ends_the_crawl(crawler: Crawler, site: Site) -> None:
     add_jobs(site, "1")
     site.trouble("/sitemap.xml", Stall())
-    crawler.app.fetcher._client._timeout_seconds = 1.0
     lease = crawler.start(site.sitemap_url)
     outcome = _in_background(crawler, lease)
     wait_until(lambda: bool(site.requests("/sitemap.xml")))
@@ -348,12 +348,13 @@ def test_an_abort_in_the_middle_of_a_crawl_asks_for_no_more_pages(
     crawler: Crawler, site: Site
 ) -> None:
     add_jobs(site, *map(str, range(300)))
-    site.latency_seconds = 0.05
+    # So slow that the abort comes long before the half of them.
+    site.latency_seconds = 0.2
     lease = crawler.start(site.sitemap_url)
     outcome = _in_background(crawler, lease)
     wait_until(lambda: len(site.requests()) > 20)
     abort_run(crawler.database, crawler.app.queue, lease.run.id, reason="enough")
-    outcome.join(30)
+    outcome.join(60)
     assert not outcome.is_alive()
     asked = len(site.requests())
     assert asked < 150

@@ -33,23 +33,23 @@ def test_what_ends_well_is_committed_and_what_raises_is_not(database: Database) 
     assert names(database) == ["kept"]
 
 
-def test_last_things_are_written_before_the_commit_and_told_after_it(database: Database) -> None:
+def test_functions_are_called_before_and_after_the_commit(database: Database) -> None:
     told: list[list[str]] = []
 
-    def write_last(tx: Tx, things: list[str]) -> None:
+    def write_names(tx: Tx, things: list[str]) -> None:
         for name in things:
             add_source(tx, name)
 
     with database.write() as tx:
-        tx.last(write_last, ["a", "b"])
-        tx.afterwards(told.append, ["one"])
-        tx.afterwards(told.append, ["two"])
+        tx.before_commit(write_names, ["a", "b"])
+        tx.after_commit(told.append, ["one"])
+        tx.after_commit(told.append, ["two"])
         assert told == []
     assert names(database) == ["a", "b"]
     assert [news for batch in told for news in batch] == ["one", "two"]
 
 
-def test_the_time_is_aware_and_goes_on(database: Database) -> None:
+def test_the_time_has_a_zone_and_never_goes_back(database: Database) -> None:
     with database.read() as first, database.read() as second:
         assert first.now.utcoffset() is not None
         assert first.now <= second.now
@@ -87,7 +87,7 @@ def test_connections_that_died_in_the_pool_are_replaced(database: Database) -> N
 
 
 @on_postgres
-def test_a_connection_that_dies_in_the_middle_is_told_and_the_next_one_works(
+def test_a_connection_that_dies_in_a_transaction_raises_and_the_next_one_works(
     database: Database,
 ) -> None:
     def die() -> None:

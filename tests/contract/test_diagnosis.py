@@ -4,7 +4,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from penstock.diagnosis import Finding, diagnose
+from penstock.doctor import Finding, diagnose
 from penstock.settings import load_settings
 from penstock.store.database import Database
 
@@ -15,9 +15,7 @@ def findings(url: str | None, home: Path) -> dict[str, Finding]:
     return {finding.what: finding for finding in diagnose(settings, prefect=lambda: prefect)}
 
 
-def test_a_database_that_is_still_empty_is_nothing_to_worry_about(
-    empty_url: str, tmp_path: Path
-) -> None:
+def test_an_empty_database_is_ok(empty_url: str, tmp_path: Path) -> None:
     found = findings(empty_url, tmp_path)
 
     assert {finding.verdict for finding in found.values()} == {"ok"}, found
@@ -41,7 +39,7 @@ def test_a_database_that_does_not_answer_is_found_with_advice(tmp_path: Path) ->
     assert "hidden" not in unreachable.detail
 
 
-def test_a_home_whose_own_postgres_is_down_is_told_to_start_it(tmp_path: Path) -> None:
+def test_a_stopped_postgres_of_the_home_is_found_with_advice(tmp_path: Path) -> None:
     (tmp_path / "postgres").mkdir()
 
     found = findings(None, tmp_path)

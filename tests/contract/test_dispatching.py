@@ -5,19 +5,20 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from redis import Redis
 
-from penstock.bootstrap import App, open_app
+from penstock.app import App, open_app
 from penstock.documents import Stage
-from penstock.intake.request import NewNode
+from penstock.intake.nodes import NewNode
+from penstock.queue.items import Claim
+from penstock.redis.client import build_redis_client
 from penstock.settings import EmbeddingSettings, load_settings
 from penstock.store.database import Database
-from penstock.store.schema import nodes, work_items, workers
-from penstock.work.items import Claim
-from penstock.work.redis_client import build_redis_client
+from penstock.store.schema import attempts, nodes, work_items, workers
 from penstock.worker import Database as Library
 from penstock.worker import ExtractionWorker
 from tests.together import run_together, wait_until
@@ -131,17 +132,10 @@ def test_redis_may_be_wiped_in_the_middle_of_two_thousand_jobs(
     embedded: Counter[str] = Counter()
     counting = threading.Lock()
 
-    class Watch:
-        def started(self, items: object) -> None:
-            del items
-
-        def completed(self, item: object, result: object) -> None:
-            del result
+    def watch(event: str, *values: Any) -> None:
+        if event == "job_completed":
             with counting:
-                embedded[item.node_id] += 1  # type: ignore[attr-defined]
-
-        def failed(self, verdict: object) -> None:
-            raise AssertionError(verdict)
+                embedded[values[0].node_id] += 1
 
     over = threading.Event()
 
@@ -153,10 +147,9 @@ def test_redis_may_be_wiped_in_the_middle_of_two_thousand_jobs(
     wiper.start()
 
     def work(_: int) -> None:
-        with app.heart() as heart:
-            processor = app.processor(stages=(Stage.EMBED,), observer=Watch())
-            drain = app.drain(processor, heart)
-            drain.lanes = 2
+        with app.heartbeat() as heartbeat:
+            drain = app.worker(app.processor(stages=(Stage.EMBED,)), heartbeat)
+            drain.threads, drain.emit = 2, watch
             drain.run(lambda: True)
 
     try:
@@ -167,7 +160,9 @@ def test_redis_may_be_wiped_in_the_middle_of_two_thousand_jobs(
     assert done_nodes(app) == JOBS
     assert len(embedded) == JOBS
     assert set(embedded.values()) == {1}
-    app.recover()
+    with app.database.read() as tx:
+        assert tx.execute(sa.select(attempts)).all() == [], "an attempt failed"
+    app.recovery.run()
     assert redis.llen("embedding:queue") == redis.zcard("embedding:retry") == 0
     assert redis.get(f"embedding:tenant:pending:{TENANT}") is None
 
@@ -184,13 +179,13 @@ def test_a_worker_that_dies_is_recovered_and_the_counter_is_right(
     assert redis.get(f"embedding:tenant:pending:{TENANT}") == "3"
     _let_leases_run_out(app)
 
-    found = run_together(2, lambda _: app.recover())
+    found = run_together(2, lambda _: app.recovery.run())
 
     rescued = [item.id for one in found for item in one.items.rescued]
     freed = [item.id for one in found for item in one.items.freed]
     assert len(rescued) == 1
     assert len(freed) == 2
-    app.recover()
+    app.recovery.run()
     assert redis.llen("embedding:queue") == 3
     _drain(app)
     assert done_nodes(app) == 3
@@ -217,15 +212,15 @@ def test_what_others_put_under_our_keys_is_dropped_and_stops_nobody(
     redis.set("extraction:queue", "a string")
     add_nodes(app, 2)
     _drain(app)
-    app.recover()
+    app.recovery.run()
     assert done_nodes(app) == 2
     assert redis.llen("embedding:queue") == 0
     assert "embedding:queue" in caplog.text
 
 
 def _drain(app: App) -> None:
-    with app.heart() as heart:
-        app.drain(app.processor(stages=(Stage.EMBED,)), heart).run(lambda: True)
+    with app.heartbeat() as heartbeat:
+        app.worker(app.processor(stages=(Stage.EMBED,)), heartbeat).run(lambda: True)
 
 
 def _let_leases_run_out(app: App) -> None:

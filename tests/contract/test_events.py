@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import UsageError
-from penstock.events.log import LogLine, read_log
-from penstock.events.record import Event, EventStage, Level, record
+from penstock.events import Event, EventStage, Level, LogLine, read_log, record
 from penstock.store.database import Database
 from tests.factories import TENANT
 from tests.together import run_together
@@ -168,3 +167,19 @@ def test_python_logging_hears_of_runs_and_documents_apart(
         ("penstock.events.run", "run 3: finished"),
         ("penstock.events.document", "run 3: jobs/1: new"),
     ]
+
+
+def test_log_lines_are_not_obeyed_by_a_terminal_and_the_stored_ones_are_as_they_were(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    evil = "a\x1b[2Jb\u202ec"
+    with caplog.at_level(logging.INFO, logger="penstock.events"):
+        write(database, 1, evil)
+        write(database, 1, evil, document=evil)
+    cleaned = "a\ufffd[2Jb\ufffdc"
+    heard = [entry.getMessage() for entry in caplog.records]
+    assert heard == [f"run 1: {cleaned}", f"run 1: {cleaned}: {cleaned}"]
+    with database.read() as tx:
+        stored = read_log(tx, 1)
+    assert messages(stored) == [evil, evil]
+    assert stored[1].document == evil

@@ -1,4 +1,4 @@
-"""Tenants take turns: whoever has much does not keep whoever has little waiting."""
+"""Tenants take turns: a tenant with much work does not keep one with little waiting."""
 
 from collections import Counter
 

@@ -14,21 +14,20 @@ import sqlalchemy as sa
 
 from penstock.documents import Stage
 from penstock.errors import ErrorClass, StoreUnavailable, Unmaintained
-from penstock.intake.idempotency import KEPT, keep_answer
-from penstock.intake.request import NewNode, StoredPayload
-from penstock.maintenance import forgetting
-from penstock.maintenance import vacuum as vacuuming
-from penstock.maintenance.keeping import Keeping
-from penstock.maintenance.maintenance import Maintenance
-from penstock.maintenance.outcome import Figure, Maintained
-from penstock.maintenance.retention import Retention
-from penstock.maintenance.vacuum import vacuum
-from penstock.operations.figures import completed_items, failed_attempts
-from penstock.operations.refresh import refresh_node
+from penstock.intake.nodes import KEPT, NewNode, StoredPayload, keep_answer
+from penstock.maintenance import maintenance as vacuuming
+from penstock.maintenance import retention as retention_module
+from penstock.maintenance.maintenance import Maintenance, vacuum
+from penstock.maintenance.retention import Figure, Maintained, Retention, RetentionPolicy
+from penstock.operations.nodes import refresh_node
+from penstock.operations.status import completed_items, failed_attempts
+from penstock.queue.heartbeat import REMEMBERED
+from penstock.queue.items import ItemStatus
 from penstock.runs.report import list_documents
-from penstock.runs.vocabulary import DocumentStatus
-from penstock.store import patience
+from penstock.runs.run import DocumentStatus
+from penstock.store import retry
 from penstock.store.database import Database, Tx
+from penstock.store.lifetime_counters import read_counter
 from penstock.store.schema import (
     attempts,
     events,
@@ -40,9 +39,6 @@ from penstock.store.schema import (
     work_items,
     workers,
 )
-from penstock.store.tallies import read_tally
-from penstock.work.heart import REMEMBERED
-from penstock.work.items import ItemStatus
 from tests.contract.ingestion import Workplace, make_text
 from tests.factories import NOON, TENANT, Desk, add_node, add_source, at, make_fault, make_item
 from tests.factories import read_rows as rows_of
@@ -56,7 +52,7 @@ SECOND = timedelta(seconds=1)
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(retry, "RETRY_SECONDS", 0.001)
 
 
 @pytest.fixture
@@ -74,7 +70,7 @@ def place(database: Database, tmp_path: Path) -> Iterator[Workplace]:
 def retain(
     database: Database,
     now: datetime = NOON,
-    keeping: Keeping = Keeping(),  # noqa: B008 - it is frozen
+    keeping: RetentionPolicy = RetentionPolicy(),  # noqa: B008 - it is frozen
     *,
     dry_run: bool = False,
 ) -> Retention:
@@ -176,6 +172,19 @@ def test_a_dead_letter_is_kept_longer_and_goes_with_its_history(
     assert count(desk.database, attempts) == left
 
 
+def test_a_job_is_kept_as_long_as_the_dead_letter_that_it_supersedes(desk: Desk) -> None:
+    """Without it, replaying the letter would bring old content back."""
+    item = make_item()
+    desk.enqueue(item)
+    desk.fail(desk.claim(), make_fault(ErrorClass.CORRUPTION))
+    desk.enqueue(item)
+    desk.complete(desk.claim())
+    retention = retain(desk.database, NOON + timedelta(days=40))
+    assert (retention.forget_jobs(), retention.forget_dead_letters()) == (0, 0)
+    retention = retain(desk.database, NOON + timedelta(days=91))
+    assert (retention.forget_dead_letters(), retention.forget_jobs()) == (1, 1)
+
+
 def test_what_has_not_ended_is_never_forgotten(desk: Desk) -> None:
     desk.enqueue(make_item())
     [waiting] = desk.enqueue(make_item())
@@ -200,7 +209,7 @@ def test_nothing_of_an_active_run_is_forgotten(desk: Desk) -> None:
     kept = {complete(desk, active), kill(desk, active)}
     complete(desk, ended)
     kill(desk, ended)
-    retention = retain(database, NOON + timedelta(days=365), Keeping(model_calls=30))
+    retention = retain(database, NOON + timedelta(days=365), RetentionPolicy(model_calls=30))
     assert retention.forget_events() == 1
     assert retention.forget_jobs() == 1
     assert retention.forget_dead_letters() == 1
@@ -219,7 +228,9 @@ def test_zero_keeps_for_ever(desk: Desk) -> None:
     complete(desk)
     kill(desk)
     before = rows_of(desk.database, *metadata.tables.values())
-    retention = retain(desk.database, NOON + timedelta(days=36_000), Keeping(0, 0, 0, 0, 0, 0, 0))
+    retention = retain(
+        desk.database, NOON + timedelta(days=36_000), RetentionPolicy(0, 0, 0, 0, 0, 0, 0)
+    )
     for forget in (
         retention.forget_events,
         retention.forget_jobs,
@@ -231,13 +242,13 @@ def test_zero_keeps_for_ever(desk: Desk) -> None:
     assert rows_of(desk.database, *metadata.tables.values()) == before
 
 
-def test_money_is_remembered_for_ever_unless_somebody_says_otherwise(database: Database) -> None:
+def test_model_calls_are_kept_for_ever_by_default(database: Database) -> None:
     with at(database) as tx:
         add_call(tx, NOON)
         add_call(tx, NOON + SECOND)
     now = NOON + timedelta(days=400) + SECOND
     assert retain(database, now).forget_model_calls() == 0
-    assert retain(database, now, Keeping(model_calls=400)).forget_model_calls() == 1
+    assert retain(database, now, RetentionPolicy(model_calls=400)).forget_model_calls() == 1
     assert count(database, model_calls) == 1
 
 
@@ -258,6 +269,7 @@ def test_a_run_is_reported_as_before_when_its_jobs_and_documents_are_forgotten(
     assert [place.report(one.run.id).as_json() for one in (first, second)] == told
     retention = retain(place.database, days_from_now(181))
     assert retention.forget_dead_letters() > 0
+    assert retention.forget_jobs() == 1, "it told that the work of a dead letter was done since"
     assert retention.forget_run_documents() == 6
 
     assert [place.report(one.run.id).as_json() for one in (first, second)] == told
@@ -292,7 +304,7 @@ def test_the_next_run_after_everything_was_forgotten_finds_nothing_changed(
         place.database,
         lambda: place.app.raw,
         lambda: "",
-        Keeping(*[1] * 7),
+        RetentionPolicy(*[1] * 7),
         days_from_now(400),
     )
     assert maintenance.run().failures == []
@@ -334,16 +346,16 @@ def maintain(database: Database, now: datetime, **values: Any) -> Maintained:
     def no_store() -> Any:
         raise StoreUnavailable("the store is away")
 
-    maintenance = Maintenance(database, no_store, lambda: "all clear", Keeping(), now)
+    maintenance = Maintenance(database, no_store, lambda: "all clear", RetentionPolicy(), now)
     return replace(maintenance, **values).run()
 
 
-def test_a_dry_run_tells_the_same_figures_and_writes_nothing(place: Workplace) -> None:
+def test_a_dry_run_has_the_same_figures_and_writes_nothing(place: Workplace) -> None:
     for name in ("a", "b"):
         place.write(f"{name}.txt", make_text(f"Paper {name}"))
     place.ingest()
     maintenance = Maintenance(
-        place.database, lambda: place.app.raw, lambda: "", Keeping(), days_from_now(365)
+        place.database, lambda: place.app.raw, lambda: "", RetentionPolicy(), days_from_now(365)
     )
     before = rows_of(place.database, *metadata.tables.values())
     would = maintenance.run(dry_run=True)
@@ -356,7 +368,7 @@ def test_a_dry_run_tells_the_same_figures_and_writes_nothing(place: Workplace) -
     assert figures["events"] > 0
 
 
-def test_a_part_that_fails_is_told_and_the_others_are_done(
+def test_a_part_that_fails_is_reported_and_the_others_are_done(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     with at(database) as tx:
@@ -368,7 +380,7 @@ def test_a_part_that_fails_is_told_and_the_others_are_done(
     done = maintain(database, NOON + timedelta(days=31), recover=stumble)
     assert [part.name for part in done.parts if part.error] == ["reconcile", "raw objects"]
     assert done.failures[1] == "raw objects: the store is away"
-    assert "in a way that nobody thought of" in caplog.text
+    assert "failed unexpectedly" in caplog.text
     assert Figure("events", 1) in [figure for part in done.parts for figure in part.figures]
     with pytest.raises(Unmaintained, match=r"reconcile: ZeroDivisionError; raw objects: the store"):
         done.raise_failures()
@@ -396,15 +408,15 @@ def test_interrupted_halfway_it_goes_on_the_next_time(
         place.write(f"{number}.txt", make_text(f"Paper {number}"))
     place.steps.on(Stage.TEXT, "Paper 3", *[make_fault(ErrorClass.CORRUPTION)])
     report = place.ingest()
-    monkeypatch.setattr(forgetting, "ROWS", 4)
-    delete, goes = forgetting._delete, iter([True, True, False])
+    monkeypatch.setattr(retention_module, "ROWS", 4)
+    delete, goes = retention_module._delete, iter([True, True, False])
 
     def delete_some(*arguments: Any) -> int:
         if not next(goes, True):
             raise Stopped
         return delete(*arguments)
 
-    monkeypatch.setattr(forgetting, "_delete", delete_some)
+    monkeypatch.setattr(retention_module, "_delete", delete_some)
     retention = retain(place.database, days_from_now(200))
     with pytest.raises(Stopped):
         retention.forget_jobs()
@@ -420,7 +432,7 @@ def test_interrupted_halfway_it_goes_on_the_next_time(
 def test_two_at_once_share_the_work_and_count_nothing_twice(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forgetting, "ROWS", 7)
+    monkeypatch.setattr(retention_module, "ROWS", 7)
     for _ in range(60):
         kill(desk)
     now = NOON + timedelta(days=91)
@@ -428,12 +440,12 @@ def test_two_at_once_share_the_work_and_count_nothing_twice(
     assert sum(forgotten) == 60
     assert desk.rows() == {}
     with desk.database.read() as tx:
-        assert read_tally(tx, "failed_attempts") == {"corruption": 60}
+        assert read_counter(tx, "failed_attempts") == {"corruption": 60}
 
 
 # SQLite has one writer at a time: there, nobody holds a row.
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
-def test_what_somebody_holds_at_this_moment_is_passed_over(desk: Desk) -> None:
+def test_locked_rows_are_passed_over(desk: Desk) -> None:
     held, other = kill(desk), kill(desk)
     with desk.database.write() as tx:
         tx.execute(sa.select(work_items).where(work_items.c.id == held).with_for_update())
@@ -446,13 +458,13 @@ def test_a_dead_letter_that_was_just_replayed_is_not_forgotten(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     item_id = kill(desk)
-    delete = forgetting._delete
+    delete = retention_module._delete
 
     def delete_later(*arguments: Any) -> int:
         desk.requeue()
         return delete(*arguments)
 
-    monkeypatch.setattr(forgetting, "_delete", delete_later)
+    monkeypatch.setattr(retention_module, "_delete", delete_later)
     assert retain(desk.database, NOON + timedelta(days=91)).forget_dead_letters() == 0
     assert desk.row(item_id).status == ItemStatus.PENDING
     assert count(desk.database, attempts) == 1
@@ -461,7 +473,7 @@ def test_a_dead_letter_that_was_just_replayed_is_not_forgotten(
 def test_a_worker_goes_on_meanwhile_and_waits_for_nothing_long(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forgetting, "ROWS", 500)
+    monkeypatch.setattr(retention_module, "ROWS", 500)
     with at(place.database) as tx:
         row = {"tenant_id": TENANT, "stage": "ING", "level": "INFO", "message": "x", "at": NOON}
         tx.execute(sa.insert(events), [row] * 20_000)
@@ -504,7 +516,7 @@ def test_an_upload_can_be_read_anew_after_its_job_was_forgotten(place: Workplace
         again = refresh_node(tx, place.app.queue, TENANT, node.id)
         query = sa.select(work_items.c.payload).where(work_items.c.id == again["job_id"])
         payload = tx.execute(query).scalar_one()
-    assert payload == {**item.payload, "refresh": True}
+    assert payload == {**item.payload.to_json(), "refresh": True}
 
 
 def fill(database: Database, megabytes: int) -> None:
@@ -539,11 +551,11 @@ def test_a_file_that_is_mostly_free_is_written_anew(freed: Database) -> None:
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_a_file_that_somebody_works_with_is_left_as_it_is(freed: Database) -> None:
+def test_a_file_that_workers_use_is_left_as_it_is(freed: Database) -> None:
     before = file_size(freed)
     Desk(freed).enqueue(make_item())
     Desk(freed).claim()
-    assert "somebody is at work" in vacuum(freed, dry_run=False)
+    assert "workers are running" in vacuum(freed, dry_run=False)
     assert file_size(freed) >= before
 
 
@@ -591,12 +603,12 @@ def test_tables_of_others_are_passed_over(database: Database) -> None:
             tx.execute(sa.text("DROP ROLE penstock_guest"))
 
 
-def test_progress_is_told_now_and_then(
+def test_progress_is_logged_now_and_then(
     database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(forgetting, "TOLD_EVERY_SECONDS", 0.0)
-    monkeypatch.setattr(forgetting, "ROWS", 2)
+    monkeypatch.setattr(retention_module, "LOG_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(retention_module, "ROWS", 2)
     with at(database) as tx:
         for _ in range(3):
             add_event(tx, NOON)

@@ -17,15 +17,14 @@ import sqlalchemy as sa
 from psycopg import sql
 
 from entrypoints.cli import move as move_command
+from entrypoints.local.postgres import PostgresServer
 from penstock.documents import Stage
 from penstock.errors import SchemaMismatch, StoreError, UsageError
-from penstock.launcher.postgres import PostgresServer
-from penstock.search.nearest import ensure_index
 from penstock.search.query import Filters, Mode
+from penstock.search.vectors import ensure_index
 from penstock.store.database import Database
 from penstock.store.migration import HEAD, current_revision, migrate
-from penstock.store.moving import move_database
-from penstock.store.moving_rows import BATCH_ROWS, moved_tables
+from penstock.store.move import BATCH_ROWS, move_database, moved_tables
 from penstock.store.schema import (
     duties,
     embeddings,
@@ -48,9 +47,9 @@ ODD_TEXT = "naïve “mills” 水車 🏭\t\\N \\. ''\n" + "x" * 300_000
 MODES: tuple[Mode, ...] = ("text", "vector", "hybrid")
 KILLED_HALF_WAY = """
 import os, signal, sys
-from penstock.search.nearest import ensure_index
+from penstock.search.vectors import ensure_index
 from penstock.store.database import Database
-from penstock.store.moving import move_database
+from penstock.store.move import move_database
 
 def tell(what, done, total):
     if what == "embeddings" and done:
@@ -123,7 +122,7 @@ def is_empty(database: Database) -> bool:
 
 
 def find(place: Workplace, query: str, mode: Mode) -> list[tuple[str, float]]:
-    hits = place.app.search(query, Filters(TENANT), mode, 10)
+    hits = place.app.searcher.search(query, Filters(TENANT), mode, 10)
     return [(hit.id, round(hit.score, 4)) for hit in hits]
 
 
@@ -265,7 +264,7 @@ def test_numbers_that_json_does_not_have_become_null(source: Database, target: D
     assert found == {"pay": None, "note": "NaN", "most": None}
 
 
-def test_a_table_of_many_batches_is_told_step_by_step(source: Database, target: Database) -> None:
+def test_progress_is_reported_for_each_batch_of_a_table(source: Database, target: Database) -> None:
     with source.write() as tx:
         row = {"tenant_id": TENANT, "stage": "text", "level": "INFO", "at": tx.now}
         lines = [{**row, "message": f"line {n}"} for n in range(2 * BATCH_ROWS + 1)]
@@ -370,7 +369,7 @@ def test_an_older_schema_is_not_moved_and_not_changed(target: Database, tmp_path
     old.close()
 
 
-def test_whatever_is_written_meanwhile_undoes_the_move(
+def test_a_write_to_the_source_meanwhile_undoes_the_move(
     place: Workplace, source: Database, target: Database
 ) -> None:
     def write(what: str, done: int, _total: int) -> None:
@@ -424,7 +423,7 @@ def test_the_command_says_what_to_set_and_never_the_password(
     assert "secret" not in again.out + again.err
 
 
-def test_the_command_tells_programs_how_many_rows_of_what(
+def test_the_command_prints_the_rows_of_each_table_as_json(
     place: Workplace, target: Database, tmp_path: Path
 ) -> None:
     done = command(tmp_path / "home", target.url, "--json")
@@ -449,7 +448,7 @@ def test_into_the_postgres_of_penstock_up_nothing_has_to_be_set(
 
     move_command.move(target.url.replace("+psycopg", ""), json=True)
 
-    assert json.loads(capsys.readouterr().out)["next"].startswith("nothing has to be set")
+    assert json.loads(capsys.readouterr().out)["next"].startswith("no setting needed")
 
 
 @pytest.mark.full_suite

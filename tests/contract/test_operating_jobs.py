@@ -12,14 +12,19 @@ import sqlalchemy as sa
 
 from penstock.documents import Stage
 from penstock.errors import ErrorClass, UsageError
-from penstock.operations.bulk import MOST_JOBS, Bulk, cancel_jobs, retry_jobs
-from penstock.operations.jobs import JobFilter, list_jobs
-from penstock.operations.stuck import count_processing, stuck_jobs
-from penstock.operations.workers import list_workers
+from penstock.operations.jobs import (
+    MOST_JOBS,
+    Bulk,
+    JobFilter,
+    cancel_jobs,
+    list_jobs,
+    retry_jobs,
+)
+from penstock.operations.status import count_processing, list_workers, stuck_jobs
+from penstock.queue.heartbeat import Heartbeat
+from penstock.queue.items import Claim, ItemStatus, Outcome
 from penstock.store.database import Database, Tx
 from penstock.store.schema import attempts, events, nodes, runs, work_items, workers
-from penstock.work.heart import Heart
-from penstock.work.items import Claim, ItemStatus, Outcome
 from tests.contract.ingestion import Workplace, counts, make_text
 from tests.factories import (
     NOON,
@@ -31,6 +36,7 @@ from tests.factories import (
     make_item,
     read_node,
     read_rows,
+    somebody_waits,
 )
 from tests.together import run_together, wait_until
 
@@ -175,7 +181,7 @@ def test_a_job_that_is_named_twice_is_one_job(desk: Desk) -> None:
     assert desk.row(job_id).error_message == RETRIED
 
 
-def test_two_who_retry_the_same_jobs_retry_each_once(desk: Desk) -> None:
+def test_two_requests_that_retry_the_same_jobs_retry_each_once(desk: Desk) -> None:
     ids = desk.enqueue(*[make_item() for _ in range(30)])
     kill(desk, *ids)
 
@@ -183,18 +189,6 @@ def test_two_who_retry_the_same_jobs_retry_each_once(desk: Desk) -> None:
 
     assert sum(answer.done for answer in answers) == len(ids)
     assert {row.error_message for row in desk.rows().values()} == {f"it is broken\n\n{RETRIED}"}
-
-
-def somebody_waits(database: Database) -> bool:
-    """Whether a transaction waits for another one; on SQLite, none has begun then."""
-    if database.is_sqlite:
-        return True
-    waiting = sa.text(
-        "SELECT count(*) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    )
-    with database.read() as tx:
-        return bool(tx.execute(waiting).scalar())
 
 
 def meanwhile(desk: Desk, change: Callable[[Tx], object], act: Callable[[], Bulk]) -> Bulk:
@@ -276,6 +270,39 @@ def test_a_filter_takes_what_a_listing_of_it_shows(desk: Desk, chosen: dict[str,
     assert (done.requested, done.refused) == (len(listed), {})
     retried = [number for number, status in statuses(desk).items() if status == "pending"]
     assert sorted(retried) == sorted(listed)
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("priorities", [3, 30])
+def test_pages_show_every_job_once_whatever_priority_it_has(desk: Desk, priorities: int) -> None:
+    one_of_each(desk)
+    stages = tuple(Stage)
+    for number in range(30):
+        stage, priority = stages[number % 3], number * 7 % priorities - 1
+        desk.enqueue(make_item(stage=stage, priority=priority))
+    desk.enqueue(make_item(tenant_id="globex"))
+    rows = [row for _, row in sorted(desk.rows().items(), reverse=True) if row.tenant_id == TENANT]
+
+    for status in (None, *ItemStatus):
+        for chosen in ((), (Stage.TEXT, Stage.EMBED)):
+            wanted = JobFilter(TENANT, status=status, stages=chosen)
+            assert paged(desk, wanted) == [
+                row.id
+                for row in rows
+                if status in (None, row.status) and (not chosen or row.stage in chosen)
+            ]
+
+
+def paged(desk: Desk, wanted: JobFilter) -> list[int]:
+    """The ids of all jobs that a filter finds, read in pages of four."""
+    found: list[int] = []
+    while True:
+        before = found[-1] if found else None
+        with desk.database.read() as tx:
+            page = [job["id"] for job in list_jobs(tx, replace(wanted, before=before), 4)]
+        if not page:
+            return found
+        found += page
 
 
 def test_a_filter_by_node_takes_its_jobs_of_every_stage(desk: Desk) -> None:
@@ -647,7 +674,7 @@ def test_the_latest_sign_of_life_comes_first(desk: Desk) -> None:
     assert list(seen(desk)) == ["third", "second", "first"]
 
 
-def test_workers_come_and_go_by_their_hearts(database: Database) -> None:
+def test_workers_are_listed_by_their_heartbeats(database: Database) -> None:
     desk = Desk(database)
 
     def listed(**chosen: Any) -> dict[str, str]:
@@ -655,7 +682,7 @@ def test_workers_come_and_go_by_their_hearts(database: Database) -> None:
             found = list_workers(tx, lease_seconds=60, **chosen)
         return {worker["id"]: worker["status"] for worker in found}
 
-    with Heart(database, desk.queue, every_seconds=20) as heart:
-        assert listed() == {heart.owner: "running"}
+    with Heartbeat(database, desk.queue, every_seconds=20) as heartbeat:
+        assert listed() == {heartbeat.owner: "running"}
     assert listed() == {}
-    assert listed(include_all=True) == {heart.owner: "stopped"}
+    assert listed(include_all=True) == {heartbeat.owner: "stopped"}

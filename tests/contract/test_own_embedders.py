@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from penstock.backfill.selection import Reason
-from penstock.bootstrap import ensure_vector_index
-from penstock.bootstrap.backfills import switch_vectors
-from penstock.embed.hashing import HashEmbedder
+from penstock.backfill.backfill import switch_vectors
+from penstock.embed.embedder import HashEmbedder
 from penstock.errors import StagePaused
+from penstock.runs.up_to_date import Reason
 from penstock.search.query import Filters
+from penstock.search.vectors import prepare_index
 from penstock.settings import EmbeddingSettings
 from penstock.store.database import Database
 from penstock.store.schema import embeddings
@@ -54,11 +54,11 @@ def change_backend(archive: Archive, *backends: str) -> None:
     app.settings = app.settings.model_copy(update={"embedding": EmbeddingSettings(backend=names)})
     for built in ("embedder", "_other_embedders"):
         vars(app).pop(built, None)
-    ensure_vector_index(app)
+    prepare_index(app.database, app.embedder.identity)
 
 
 def find(archive: Archive) -> set[str]:
-    hits = archive.app.search("mills", Filters(TENANT), "vector", 10)
+    hits = archive.app.searcher.search("mills", Filters(TENANT), "vector", 10)
     return {hit.title for hit in hits}
 
 

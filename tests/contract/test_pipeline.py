@@ -8,16 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from penstock.documents import Stage
 from penstock.errors import ConfigurationError, ErrorClass, StagePaused
+from penstock.operations import nodes as node_operations
+from penstock.operations.nodes import Placement, delete_node, enqueue_from_stage
+from penstock.pipeline import extract
+from penstock.queue.items import ItemPayload, ItemStatus, NewItem, Outcome
+from penstock.queue.sweep import Recovered
 from penstock.recovery import recover
-from penstock.runs.lifecycle import abort_run, close_listing, try_finalize
-from penstock.runs.vocabulary import Change, DocumentStatus, RunStatus
+from penstock.runs.lifecycle import abort_run, close_listing, read_run, try_finalize
+from penstock.runs.run import Change, DocumentStatus, RunStatus
 from penstock.search.hybrid import search
 from penstock.search.nodes import show_node
 from penstock.search.query import Filters, Mode
-from penstock.store.database import Database
+from penstock.store.database import Database, new_node_id
 from penstock.store.schema import (
     attempts,
     embeddings,
@@ -27,7 +33,6 @@ from penstock.store.schema import (
     texts,
     work_items,
 )
-from penstock.work.items import ItemStatus, Outcome
 from tests.contract.ingestion import Workplace, counts, make_text
 from tests.factories import TENANT, make_fault, read_rows
 from tests.together import run_together, wait_until
@@ -334,6 +339,23 @@ def test_a_failed_extraction_is_embedded_all_the_same(place: Workplace) -> None:
     assert find(place, "watermills", "vector") == ["a.txt"]
 
 
+def test_an_extraction_that_cannot_be_committed_is_embedded_and_ends_as_an_error(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr(extract, "cap_fields", refuse)
+    place.write("a.txt", make_text("Watermills"))
+    report = place.ingest()
+    line = place.document(report.run.id, "a.txt")
+    assert (line.status, line.reason) == (DocumentStatus.ERROR, "ZeroDivisionError: oops")
+    [item] = place.items(Stage.EXTRACT, "a.txt")
+    assert (item.status, item.attempts) == (ItemStatus.FAILED, 2)
+    node = place.node("a.txt")
+    assert (node.extraction_status, node.embedding_status) == ("failed", "ready")
+
+
 def test_a_failure_that_passes_costs_an_attempt_and_no_more(place: Workplace) -> None:
     place.write("a.txt", make_text("Watermills"))
     place.steps.on(Stage.EXTRACT, "Watermills", make_fault(ErrorClass.TIMEOUT))
@@ -353,7 +375,7 @@ def test_a_rate_limited_extraction_costs_no_attempt(place: Workplace) -> None:
 
 
 @pytest.mark.parametrize("stage", list(Stage))
-def test_a_step_that_breaks_over_one_document_spares_its_neighbours(
+def test_a_step_that_fails_on_one_document_costs_the_others_nothing(
     place: Workplace, stage: Stage
 ) -> None:
     names = ("a", "b", "bad", "c")
@@ -423,7 +445,7 @@ def test_a_changed_document_is_embedded_again_and_its_drift_recorded(place: Work
 
 
 @pytest.mark.parametrize("stage", list(Stage))
-def test_a_configuration_fault_pauses_and_blames_no_document(
+def test_a_configuration_fault_pauses_and_costs_no_document_an_attempt(
     place: Workplace, stage: Stage
 ) -> None:
     for name in "abc":
@@ -463,13 +485,13 @@ def test_drains_side_by_side_do_nothing_twice(make_workplace: MakeWorkplace) -> 
     assert (report.run.status, counts(report)) == (RunStatus.FINISHED, {"ready": 40})
 
 
-def test_work_comes_in_while_a_drain_runs_beside_it(place: Workplace) -> None:
+def test_work_comes_in_while_a_worker_runs_beside_it(place: Workplace) -> None:
     for n in range(10):
         place.write(f"{n}.txt", make_text(f"Paper {n}"))
     lease = place.open()
-    with place.app.heart() as heart:
-        drain = place.app.drain(place.app.processor(place.steps), heart, run_id=lease.run.id)
-        with drain.beside(lambda: None):
+    with place.app.heartbeat() as heartbeat:
+        drain = place.app.worker(place.app.processor(place.steps), heartbeat, run_id=lease.run.id)
+        with drain.in_background(lambda: None):
             for listed in place.listed():
                 place.admit_some(lease, [listed])
                 drain.wake()
@@ -478,21 +500,147 @@ def test_work_comes_in_while_a_drain_runs_beside_it(place: Workplace) -> None:
     assert counts(place.report(lease.run.id)) == {"ready": 10}
 
 
-def test_an_error_of_whoever_brings_work_in_ends_the_drain(place: Workplace) -> None:
+def test_an_error_of_the_sweep_is_raised_where_work_is_brought_in(place: Workplace) -> None:
     lease = place.open()
-    with place.app.heart() as heart:
-        drain = place.app.drain(place.app.processor(place.steps), heart, run_id=lease.run.id)
-        with pytest.raises(RuntimeError, match="listing broke"), drain.beside(lambda: None):
+
+    def fail() -> Recovered:
+        raise ZeroDivisionError
+
+    with place.app.heartbeat() as heartbeat:
+        worker = place.app.worker(place.app.processor(place.steps), heartbeat, run_id=lease.run.id)
+        worker.recover, worker.sweep_seconds = fail, 0.0
+
+        def bring_work_in() -> None:
+            with worker.in_background(lambda: None):
+                wait_until(lambda: worker.stopping.is_set())
+                worker.check()
+                raise AssertionError("the error was not noticed")
+
+        with pytest.raises(ZeroDivisionError):
+            bring_work_in()
+
+
+def test_an_error_while_work_is_brought_in_stops_the_worker(place: Workplace) -> None:
+    lease = place.open()
+    with place.app.heartbeat() as heartbeat:
+        drain = place.app.worker(place.app.processor(place.steps), heartbeat, run_id=lease.run.id)
+        with pytest.raises(RuntimeError, match="listing broke"), drain.in_background(lambda: None):
             raise RuntimeError("listing broke")
+
+
+@pytest.mark.parametrize("database", ["postgres"], indirect=True)
+def test_a_delete_that_waits_for_a_commit_ends_the_document_in_its_run(place: Workplace) -> None:
+    place.write("a.txt", make_text("Watermills"))
+    lease = place.open()
+    place.admit(lease)
+    queue, node_id = place.app.queue, place.node("a.txt").id
+    with place.database.write() as tx:
+        claim = queue.claim(tx, "worker", stages=[Stage.TEXT])
+    deleting = threading.Thread(
+        target=delete_node, args=(place.database, queue, place.app.raw, TENANT, node_id)
+    )
+    with place.database.write() as tx:
+        done = queue.complete(tx, claim, claim.items, Outcome.DONE)
+        deleting.start()
+        waits = sa.text("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        wait_until(lambda: is_there(place, waits))
+        # The next stage is opened by the commit that the deletion waits for.
+        queue.open_next(tx, claim, done, Stage.EXTRACT, leased=True)
+    deleting.join()
+    report = place.report(lease.run.id)
+    assert (report.run.status, counts(report)) == (RunStatus.FINISHED, {"error": 1})
+
+
+def is_there(place: Workplace, query: sa.TextClause) -> bool:
+    with place.database.read() as tx:
+        return tx.execute(query).first() is not None
+
+
+@pytest.mark.both_databases
+def test_bytes_that_a_run_stores_while_they_are_deleted_stay(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run sees the document as new, finds its bytes stored, and records it only later."""
+    place.write("a.txt", make_text("Watermills"))
+    place.ingest()
+    lease = place.open()
+    admission = place.app.admission(lease)
+    fetched: list[Any] = []
+    monkeypatch.setattr(
+        node_operations,
+        "finalize_runs_of",
+        lambda *_: fetched.extend(admission.fetch_batches(place.listed())),
+    )
+    node_id = place.node("a.txt").id
+    delete_node(place.database, place.app.queue, place.app.raw, TENANT, node_id)
+    for batch in fetched:
+        admission.record(batch)
+    close_listing(place.database, lease)
+    place.drain()
+    try_finalize(place.database, lease.run.id)
+    assert counts(place.report(lease.run.id)) == {"ready": 1}
+
+
+def test_no_job_is_left_for_a_node_that_was_deleted_since_it_was_chosen(place: Workplace) -> None:
+    gone = Placement(TENANT, new_node_id(), Stage.EXTRACT, ItemPayload("a.txt"))
+    with place.database.write() as tx:
+        queue = place.app.queue
+        assert enqueue_from_stage(tx, queue, [gone], priority=None, note="again") == set()
+    assert read_rows(place.database, work_items) == []
+
+
+@pytest.mark.both_databases
+def test_other_work_on_a_document_of_a_run_leaves_its_priority(place: Workplace) -> None:
+    place.write("a.txt", make_text("Watermills"))
+    place.steps.on(Stage.EMBED, "Watermills", OSError("no embedder"))
+    lease = place.open()
+    place.admit(lease)
+    place.work_once()
+    low = NewItem(
+        TENANT,
+        place.node("a.txt").id,
+        Stage.EXTRACT,
+        priority=-100,
+        payload=ItemPayload("a.txt", backfill=1),
+    )
+    with place.database.write() as tx:
+        place.app.queue.enqueue(tx, [low])
+        claim = place.app.queue.claim(tx, "worker", stages=[Stage.EXTRACT])
+    place.app.processor(place.steps, stages=(Stage.EXTRACT,)).process(claim)
+    [embed] = place.items(Stage.EMBED, "a.txt")
+    assert (embed.run_id, embed.priority) == (lease.run.id, 0)
+
+
+@pytest.mark.both_databases
+def test_a_pause_met_by_another_worker_is_the_reason_of_a_run_without_a_flow(
+    place: Workplace,
+) -> None:
+    place.write("a.txt", make_text("Watermills"))
+    # Every time: the other threads of a worker try what the first has given back.
+    place.steps.on(Stage.EXTRACT, "Watermills", *[StagePaused("extract", "bad key")] * 50)
+    lease = place.open()
+    place.admit(lease)
+    with pytest.raises(StagePaused):
+        place.drain()
+    assert reason_of(place, lease.run.id) is None, "its own flow may be able to go on"
+    place.expire_leases()
+    with pytest.raises(StagePaused):
+        place.drain()
+    assert reason_of(place, lease.run.id) == "bad key"
+
+
+def reason_of(place: Workplace, run_id: int) -> str | None:
+    with place.database.read() as tx:
+        return read_run(tx, run_id).paused_reason
 
 
 def test_a_worker_of_some_stages_leaves_the_rest_to_others(place: Workplace) -> None:
     place.write("a.txt", make_text("Watermills"))
     lease = place.open()
     place.admit(lease)
-    with place.app.heart() as heart:
+    with place.app.heartbeat() as heartbeat:
         some = place.app.processor(place.steps, [Stage.TEXT])
-        place.app.drain(some, heart).run(lambda: True)
+        place.app.worker(some, heartbeat).run(lambda: True)
     assert place.items(Stage.EXTRACT, "a.txt")[0].status == ItemStatus.PENDING
     place.drain()
     assert counts(place.report(lease.run.id)) == {"ready": 1}
@@ -525,7 +673,7 @@ def everything(place: Workplace) -> list[tuple[Any, ...]]:
     return read_rows(place.database, *tables)
 
 
-def test_a_run_ends_though_its_embedding_was_in_other_hands(
+def test_a_run_ends_though_another_worker_held_its_embedding(
     place: Workplace, make_workplace: MakeWorkplace
 ) -> None:
     """An embedding that failed before is replayed, and busy when the changed document comes by."""
@@ -550,6 +698,70 @@ def test_a_run_ends_though_its_embedding_was_in_other_hands(
     assert find(place, "boards", "vector") == ["a.txt"]
 
 
+def test_an_old_dead_letter_does_not_bring_old_marks_back(place: Workplace) -> None:
+    """The first version dies in its extraction; its letter is replayed beside the second one."""
+    first, second = make_text("Watermills"), make_text("Sawmills", "boards")
+    place.write("a.txt", first)
+    place.steps.on(Stage.EXTRACT, "Watermills", BROKEN)
+    place.ingest()
+    place.write("a.txt", second)
+    lease = place.open()
+    place.admit(lease)
+    place.steps.on(Stage.EXTRACT, "Sawmills", BROKEN)
+    place.drain()
+    # The newer letter is cancelled by hand, so that the older one may be replayed.
+    with place.database.write() as tx:
+        newer = max(row.id for row in place.items(Stage.EXTRACT, "a.txt"))
+        tx.execute(sa.delete(work_items).where(work_items.c.id == newer))
+        assert place.app.queue.requeue(tx, note="Requeued.")
+    place.drain()
+    assert place.node("a.txt").content_hash is None
+    place.write("a.txt", first)
+    assert counts(place.ingest()) == {"ready": 1}
+    assert find(place, "Watermills", "text") == ["a.txt"]
+
+
+def test_a_run_keeps_a_document_that_is_refreshed_meanwhile(place: Workplace) -> None:
+    place.write("a.txt", make_text("Watermills"))
+    place.steps.on(Stage.EMBED, "Watermills", OSError("no embedder"))
+    lease = place.open()
+    place.admit(lease)
+    place.work_once()
+    node_id = place.node("a.txt").id
+    assert [row.status for row in place.items(Stage.EMBED, "a.txt")] == ["retry_pending"]
+    again = NewItem(TENANT, node_id, Stage.EXTRACT, payload=ItemPayload("a.txt"))
+    with place.database.write() as tx:
+        place.app.queue.enqueue(tx, [again])
+        claim = place.app.queue.claim(tx, "worker", stages=[Stage.EXTRACT])
+    place.app.processor(place.steps).process(claim)
+    place.drain()
+    try_finalize(place.database, lease.run.id)
+    report = place.report(lease.run.id)
+    assert (report.run.status, counts(report)) == (RunStatus.FINISHED, {"ready": 1})
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_node_deleted_while_its_document_is_brought_in_comes_back_whole(
+    place: Workplace, changed: bool
+) -> None:
+    place.write("a.txt", make_text("Watermills"))
+    place.ingest()
+    before = place.node("a.txt").id
+    if changed:
+        place.write("a.txt", make_text("Sawmills"))
+    lease = place.open(force=not changed)
+    admission = place.app.admission(lease)
+    [brought] = [[*batch] for batch in admission.fetch_batches(place.listed())]
+    delete_node(place.database, place.app.queue, place.app.raw, TENANT, before)
+    admission.record(brought)
+    close_listing(place.database, lease)
+    place.drain()
+    try_finalize(place.database, lease.run.id)
+    assert counts(place.report(lease.run.id)) == {"ready": 1}
+    assert place.node("a.txt").id != before
+    assert find(place, "Sawmills" if changed else "Watermills", "text") == ["a.txt"]
+
+
 def test_an_aborted_document_is_done_by_the_next_run(place: Workplace) -> None:
     place.write("a.txt", make_text("Watermills"))
     lease = place.open()
@@ -559,7 +771,7 @@ def test_an_aborted_document_is_done_by_the_next_run(place: Workplace) -> None:
     assert counts(place.ingest()) == {"ready": 1}
 
 
-def test_an_interrupted_drain_ends_its_threads(place: Workplace) -> None:
+def test_an_interrupted_worker_ends_its_threads(place: Workplace) -> None:
     """Prefect cancels a flow run by an exception in the thread that waits for the work."""
 
     class Cancelled(BaseException):
@@ -570,16 +782,19 @@ def test_an_interrupted_drain_ends_its_threads(place: Workplace) -> None:
 
     before = signal.signal(signal.SIGUSR1, cancel)
     try:
-        with place.app.heart() as heart:
-            drain = place.app.drain(place.app.processor(place.steps), heart)
-            # It never ends by itself; the signal comes when it works, and from one lane only.
+        with place.app.heartbeat() as heartbeat:
+            drain = place.app.worker(place.app.processor(place.steps), heartbeat)
             first = threading.Lock()
-            drain.on_idle = lambda: (
-                os.kill(os.getpid(), signal.SIGUSR1) if first.acquire(blocking=False) else None
-            )
+
+            def signal_once() -> bool:
+                """It never ends by itself; the signal comes when it works, from one thread only."""
+                if first.acquire(blocking=False):
+                    os.kill(os.getpid(), signal.SIGUSR1)
+                return False
+
             with pytest.raises(Cancelled):
-                drain.run(lambda: False)
+                drain.run(signal_once)
     finally:
         signal.signal(signal.SIGUSR1, before)
-    lanes = [one for one in threading.enumerate() if "penstock-lane" in one.name]
-    wait_until(lambda: not set(lanes) & set(threading.enumerate()), seconds=5)
+    threads = [one for one in threading.enumerate() if "penstock-worker" in one.name]
+    wait_until(lambda: not set(threads) & set(threading.enumerate()))

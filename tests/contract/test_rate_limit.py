@@ -7,24 +7,29 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 import groq
 import pytest
 from redis import Redis, RedisError
 
+from entrypoints.local.valkey import ValkeyServer
 from penstock.errors import Interrupted
-from penstock.launcher.valkey import ValkeyServer
-from penstock.llm.allowance import Grant
-from penstock.llm.buckets import LocalGate, LocalRateLimit
-from penstock.llm.groq_client import build_groq_client
-from penstock.llm.ratelimit import RateHeaders, RateLimit, read_rate_headers, read_retry_after
-from penstock.llm.shared_buckets import FallbackGate, RedisGate, SharedRateLimit
-from penstock.llm.turns import Gate, Line
+from penstock.llm.groq import build_groq_client
+from penstock.llm.ratelimit import (
+    CallGate,
+    Grant,
+    HeaderLimit,
+    LocalGate,
+    RateHeaders,
+    RateLimit,
+    read_rate_headers,
+)
+from penstock.redis.client import build_redis_client
+from penstock.redis.ratelimit import FallbackCallGate, RedisCallGate
+from penstock.retry import parse_retry_after
 from penstock.testing import GroqServer
-from penstock.testing.behaviours import Reply
-from penstock.work.redis_client import build_redis_client
+from penstock.testing.script import Reply
 from tests.contract.rate_simulation import (
     MODEL,
     START,
@@ -34,7 +39,7 @@ from tests.contract.rate_simulation import (
     request_limit,
     token_limit,
 )
-from tests.together import run_together, wait_until
+from tests.together import run_together
 
 _prefixes = (f"test{number}:" for number in itertools.count())
 
@@ -45,57 +50,54 @@ def clock() -> Clock:
 
 
 @pytest.fixture(params=["local", pytest.param("shared", marks=pytest.mark.full_suite)])
-def gate(request: pytest.FixtureRequest, clock: Clock) -> Gate:
+def gate(request: pytest.FixtureRequest, clock: Clock) -> CallGate:
     if request.param == "local":
         return LocalGate(clock)
-    return RedisGate(request.getfixturevalue("redis_client"), next(_prefixes), clock)
+    return RedisCallGate(request.getfixturevalue("redis_client"), next(_prefixes), clock)
 
 
 @pytest.fixture(params=["local", pytest.param("shared", marks=pytest.mark.full_suite)])
 def limit(request: pytest.FixtureRequest) -> RateLimit:
     if request.param == "local":
-        return LocalRateLimit()
-    return SharedRateLimit(request.getfixturevalue("redis_client"), next(_prefixes))
+        return RateLimit(LocalGate())
+    client = request.getfixturevalue("redis_client")
+    return RateLimit(FallbackCallGate(client, RedisCallGate(client, next(_prefixes))))
 
 
 def requests_left(remaining: int, limit: int = 10, reset_seconds: float = 5.0) -> RateHeaders:
-    return RateHeaders(
-        limit_requests=limit, remaining_requests=remaining, reset_requests_seconds=reset_seconds
-    )
+    return RateHeaders(requests=HeaderLimit(limit, remaining, reset_seconds))
 
 
 def tokens_left(remaining: int, limit: int = 6000, reset_seconds: float = 30.0) -> RateHeaders:
-    return RateHeaders(
-        limit_tokens=limit, remaining_tokens=remaining, reset_tokens_seconds=reset_seconds
-    )
+    return RateHeaders(tokens=HeaderLimit(limit, remaining, reset_seconds))
 
 
-def granted(gate: Gate, tokens: int = 100) -> Grant:
+def granted(gate: CallGate, tokens: int = 100) -> Grant:
     answer = gate.attempt(MODEL, tokens)
     assert isinstance(answer, Grant), f"has to wait for {answer} s"
     return answer
 
 
-def wait_of(gate: Gate, tokens: int = 100) -> float:
+def wait_of(gate: CallGate, tokens: int = 100) -> float:
     answer = gate.attempt(MODEL, tokens)
     assert not isinstance(answer, Grant), "may go at once"
     return answer
 
 
 @pytest.mark.full_suite
-def test_calls_go_freely_while_nothing_is_known(gate: Gate) -> None:
+def test_calls_go_freely_while_nothing_is_known(gate: CallGate) -> None:
     for _ in range(100):
         granted(gate, tokens=100_000)
 
 
-def test_headers_of_an_unlimited_server_change_nothing(gate: Gate) -> None:
+def test_headers_of_an_unlimited_server_change_nothing(gate: CallGate) -> None:
     gate.observe(MODEL, granted(gate), requests_left(10, limit=10, reset_seconds=0), 100)
     gate.observe(MODEL, granted(gate), requests_left(9, limit=10, reset_seconds=0), 100)
     for _ in range(100):
         granted(gate)
 
 
-def test_the_bucket_flows_by_what_was_used_until_it_is_full(gate: Gate, clock: Clock) -> None:
+def test_the_bucket_flows_by_what_was_used_until_it_is_full(gate: CallGate, clock: Clock) -> None:
     gate.observe(MODEL, granted(gate), requests_left(0, limit=10, reset_seconds=5), 100)
     assert wait_of(gate) == pytest.approx(0.5)
     clock.now += 0.5
@@ -103,7 +105,7 @@ def test_the_bucket_flows_by_what_was_used_until_it_is_full(gate: Gate, clock: C
     assert wait_of(gate) == pytest.approx(0.5)
 
 
-def test_a_reset_is_the_time_until_the_bucket_is_full(gate: Gate) -> None:
+def test_a_reset_is_the_time_until_the_bucket_is_full(gate: CallGate) -> None:
     """As Groq counts: what is told is the time until full, not until the next one."""
     gate.observe(MODEL, granted(gate), requests_left(20, limit=50, reset_seconds=179.56), 100)
     for _ in range(20):
@@ -111,7 +113,7 @@ def test_a_reset_is_the_time_until_the_bucket_is_full(gate: Gate) -> None:
     assert wait_of(gate) == pytest.approx(179.56 / 30)
 
 
-def test_headers_older_than_what_was_started_since_are_corrected(gate: Gate) -> None:
+def test_headers_older_than_what_was_started_since_are_corrected(gate: CallGate) -> None:
     first = granted(gate)
     for _ in range(8):
         granted(gate)
@@ -120,20 +122,20 @@ def test_headers_older_than_what_was_started_since_are_corrected(gate: Gate) -> 
     assert wait_of(gate) == pytest.approx(0.5)
 
 
-def test_headers_never_raise_what_is_left(gate: Gate) -> None:
+def test_headers_never_raise_what_is_left(gate: CallGate) -> None:
     gate.observe(MODEL, granted(gate), requests_left(0), 100)
     gate.observe(MODEL, None, requests_left(8, reset_seconds=1), 100)
     assert wait_of(gate) > 0
 
 
-def test_tokens_wait_for_their_own_bucket(gate: Gate) -> None:
+def test_tokens_wait_for_their_own_bucket(gate: CallGate) -> None:
     gate.observe(MODEL, granted(gate), tokens_left(3000), 100)
     granted(gate, tokens=2000)
     assert wait_of(gate, tokens=2000) == pytest.approx(10)
     granted(gate, tokens=1000)
 
 
-def test_what_was_estimated_too_high_is_given_back(gate: Gate) -> None:
+def test_what_was_estimated_too_high_is_given_back(gate: CallGate) -> None:
     gate.observe(MODEL, granted(gate), tokens_left(3000), 100)
     grant = granted(gate, tokens=3000)
     assert wait_of(gate, tokens=1000) == pytest.approx(10)
@@ -141,14 +143,14 @@ def test_what_was_estimated_too_high_is_given_back(gate: Gate) -> None:
     granted(gate, tokens=2000)
 
 
-def test_what_was_estimated_too_low_is_taken(gate: Gate) -> None:
+def test_what_was_estimated_too_low_is_taken(gate: CallGate) -> None:
     gate.observe(MODEL, granted(gate), tokens_left(3000), 100)
     gate.observe(MODEL, granted(gate, tokens=1000), RateHeaders(), 3000)
     assert wait_of(gate, tokens=1000) == pytest.approx(10)
 
 
 def test_a_call_larger_than_the_limit_goes_when_the_bucket_is_full(
-    gate: Gate, clock: Clock
+    gate: CallGate, clock: Clock
 ) -> None:
     gate.observe(MODEL, granted(gate), tokens_left(3000), 100)
     assert wait_of(gate, tokens=9000) == pytest.approx(30)
@@ -156,19 +158,19 @@ def test_a_call_larger_than_the_limit_goes_when_the_bucket_is_full(
     granted(gate, tokens=9000)
 
 
-def test_models_have_limits_of_their_own(gate: Gate) -> None:
+def test_models_have_limits_of_their_own(gate: CallGate) -> None:
     gate.hold(MODEL, granted(gate), 60)
     assert isinstance(gate.attempt("large", 100), Grant)
 
 
-def test_a_refusal_holds_everybody(gate: Gate, clock: Clock) -> None:
+def test_a_refusal_holds_all_calls(gate: CallGate, clock: Clock) -> None:
     gate.hold(MODEL, granted(gate), 2.5)
     assert wait_of(gate) == pytest.approx(2.5)
     clock.now += 2.5
     granted(gate)
 
 
-def test_after_a_hold_callers_start_one_after_the_other(gate: Gate, clock: Clock) -> None:
+def test_after_a_hold_callers_start_one_after_the_other(gate: CallGate, clock: Clock) -> None:
     grants = [granted(gate) for _ in range(16)]
     gate.hold(MODEL, grants[0], 1)
     clock.now += 1
@@ -177,7 +179,7 @@ def test_after_a_hold_callers_start_one_after_the_other(gate: Gate, clock: Clock
 
 
 def test_refusals_of_calls_that_were_under_way_together_slow_down_once(
-    gate: Gate, clock: Clock
+    gate: CallGate, clock: Clock
 ) -> None:
     grants = [granted(gate) for _ in range(20)]
     clock.now += 0.1
@@ -189,7 +191,7 @@ def test_refusals_of_calls_that_were_under_way_together_slow_down_once(
     assert wait_of(gate) < 0.1
 
 
-def test_refusals_while_nothing_gets_through_do_not_slow_down(gate: Gate, clock: Clock) -> None:
+def test_refusals_while_nothing_gets_through_do_not_slow_down(gate: CallGate, clock: Clock) -> None:
     for _ in range(10):
         gate.hold(MODEL, granted(gate), 60)
         assert wait_of(gate) > 59
@@ -198,37 +200,37 @@ def test_refusals_while_nothing_gets_through_do_not_slow_down(gate: Gate, clock:
         granted(gate)
 
 
-def test_a_refusal_returns_what_the_call_had_taken(gate: Gate, clock: Clock) -> None:
+def test_a_refusal_returns_what_the_call_had_taken(gate: CallGate, clock: Clock) -> None:
     gate.observe(MODEL, granted(gate), tokens_left(3000), 100)
     gate.hold(MODEL, granted(gate, tokens=3000), 1)
     clock.now += 1
     granted(gate, tokens=3000)
 
 
-def test_a_limit_told_by_headers_is_used_fully_and_kept(gate: Gate, clock: Clock) -> None:
+def test_a_limit_in_headers_is_used_fully_and_kept(gate: CallGate, clock: Clock) -> None:
     outcome = Simulation([gate], clock, request_limit(clock, 20)).run(400)
     assert outcome.per_second > 0.95 * 20
     assert outcome.refused_share < 0.02
 
 
-def test_a_limit_told_by_refusals_alone_is_learnt(gate: Gate, clock: Clock) -> None:
+def test_a_limit_is_learnt_from_refusals_alone(gate: CallGate, clock: Clock) -> None:
     outcome = Simulation([gate], clock, request_limit(clock, 20), headers=False).run(400)
     assert outcome.per_second > 0.95 * 20
     assert outcome.refused_share < 0.02
 
 
-def test_a_learnt_pace_has_no_bursts(gate: Gate, clock: Clock) -> None:
+def test_a_learnt_pace_has_no_bursts(gate: CallGate, clock: Clock) -> None:
     outcome = Simulation([gate], clock, request_limit(clock, 20), headers=False).run(200)
     assert most_in(0.5, outcome, after=START + 2) <= 0.5 * 20 * 1.5 + 1
 
 
-def test_a_token_limit_is_used_fully_and_kept(gate: Gate, clock: Clock) -> None:
+def test_a_token_limit_is_used_fully_and_kept(gate: CallGate, clock: Clock) -> None:
     outcome = Simulation([gate], clock, token_limit(clock, per_second=3000)).run(300)
     assert outcome.per_second > 0.95 * 10
     assert outcome.refused_share < 0.02
 
 
-def test_a_large_burst_does_not_hide_the_limit(gate: Gate, clock: Clock) -> None:
+def test_a_large_burst_does_not_hide_the_limit(gate: CallGate, clock: Clock) -> None:
     limits = request_limit(clock, per_second=2, burst=60)
     outcome = Simulation([gate], clock, limits, headers=False).run(200)
     assert outcome.per_second > 0.95 * 2
@@ -237,12 +239,12 @@ def test_a_large_burst_does_not_hide_the_limit(gate: Gate, clock: Clock) -> None
 
 @pytest.mark.parametrize("headers", [True, False])
 def test_both_kinds_decide_alike(redis_client: Redis, headers: bool) -> None:
-    def starts(make: Callable[[Clock], Gate]) -> list[float]:
+    def starts(make: Callable[[Clock], CallGate]) -> list[float]:
         clock = Clock()
         limits = request_limit(clock, 20)
         return Simulation([make(clock)], clock, limits, headers=headers).run(200).starts
 
-    shared = starts(lambda clock: RedisGate(redis_client, next(_prefixes), clock))
+    shared = starts(lambda clock: RedisCallGate(redis_client, next(_prefixes), clock))
     assert shared == pytest.approx(starts(LocalGate))
 
 
@@ -251,26 +253,11 @@ def test_two_processes_together_stay_within_the_limit(
     redis_client: Redis, clock: Clock, headers: bool
 ) -> None:
     prefix = next(_prefixes)
-    gates = [RedisGate(redis_client, prefix, clock) for _ in range(2)]
+    gates = [RedisCallGate(redis_client, prefix, clock) for _ in range(2)]
     limits = request_limit(clock, 20, burst=40)
     outcome = Simulation(gates, clock, limits, headers=headers).run(400)
     assert outcome.per_second > 0.95 * 20
     assert sum(moment > START + 1 for moment in outcome.refused) < 0.02 * 400
-
-
-def test_threads_are_served_in_the_order_they_came() -> None:
-    line = Line()
-    order: list[int] = []
-
-    def pass_through(number: int) -> None:
-        with line.turn(None):
-            order.append(number)
-
-    with ThreadPoolExecutor(5) as pool, line.turn(None):
-        for number in range(5):
-            pool.submit(pass_through, number)
-            wait_until(partial(has_length, line, number + 2))
-    assert order == [0, 1, 2, 3, 4]
 
 
 def test_all_waiting_threads_can_be_stopped(limit: RateLimit) -> None:
@@ -287,7 +274,7 @@ def test_all_waiting_threads_can_be_stopped(limit: RateLimit) -> None:
     assert time.monotonic() - started < 30
 
 
-def test_whoever_gives_up_waiting_makes_room_for_the_next(limit: RateLimit) -> None:
+def test_a_thread_that_stops_waiting_makes_room_for_the_next(limit: RateLimit) -> None:
     limit.hold(MODEL, 0.6)
     stopped = threading.Event()
     stopped.set()
@@ -298,8 +285,9 @@ def test_whoever_gives_up_waiting_makes_room_for_the_next(limit: RateLimit) -> N
 
 def test_threads_share_what_the_headers_allow(limit: RateLimit) -> None:
     limit.acquire(MODEL, 100)
-    limit.observe(MODEL, requests_left(0, limit=10, reset_seconds=0.25), 100)
+    # Before the bucket begins to fill.
     started = time.monotonic()
+    limit.observe(MODEL, requests_left(0, limit=10, reset_seconds=0.25), 100)
     run_together(16, lambda _: limit.acquire(MODEL, 100))
     assert time.monotonic() - started > 15 / 40
 
@@ -324,7 +312,7 @@ def test_sixteen_threads_keep_the_limit_of_a_real_server(limit: RateLimit, heade
 
 def test_keys_expire(redis_client: Redis) -> None:
     prefix = next(_prefixes)
-    gate = RedisGate(redis_client, prefix)
+    gate = RedisCallGate(redis_client, prefix)
     gate.hold(MODEL, granted(gate), 7200)
     assert 7200 < redis_client.ttl(prefix + MODEL) < 7200 + 3700
 
@@ -334,14 +322,14 @@ def test_without_redis_each_process_keeps_the_limit_for_itself(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ValkeyServer(tmp_path) as server, build_redis_client(server.start()) as client:
-        limit = SharedRateLimit(client)
+        limit = RateLimit(FallbackCallGate(client, RedisCallGate(client)))
         limit.acquire(MODEL, 100)
         server.stop()
         with caplog.at_level(logging.WARNING):
             limit.observe(MODEL, requests_left(5), 100)
             limit.acquire(MODEL, 100)
-            limit.hold(MODEL, 0.2)
             started = time.monotonic()
+            limit.hold(MODEL, 0.2)
             limit.acquire(MODEL, 100)
     assert time.monotonic() - started > 0.19
     assert [record.levelname for record in caplog.records] == ["WARNING"]
@@ -352,7 +340,7 @@ def test_redis_is_used_again_when_it_is_back(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     shared = FailingGate(clock)
-    gate = FallbackGate(shared, clock)
+    gate = FallbackCallGate(Redis(), shared, clock)
     for _ in range(3):
         granted(gate)
     shared.fails = False
@@ -378,10 +366,6 @@ class FailingGate(LocalGate):
         return super().attempt(model, tokens)
 
 
-def has_length(line: Line, length: int) -> bool:
-    return len(line._turns) == length
-
-
 def most_in(seconds: float, outcome: Outcome, after: float) -> int:
     """The most calls that started within so many seconds."""
     starts = [start for start in outcome.starts if start >= after]
@@ -396,7 +380,7 @@ def ask(client: "groq.Groq", limit: RateLimit, headers: bool) -> None:
                 model=MODEL, messages=[{"role": "user", "content": "Pumps"}]
             )
         except groq.RateLimitError as error:
-            limit.hold(MODEL, read_retry_after(error.response.headers) or 1.0)
+            limit.hold(MODEL, parse_retry_after(error.response.headers) or 1.0)
         else:
             limit.observe(MODEL, read_rate_headers(raw.headers if headers else {}), 100)
             return

@@ -9,15 +9,15 @@ from typing import Any, Protocol
 import pytest
 import sqlalchemy as sa
 
-from penstock.crawl import rawstore, s3_rawstore
-from penstock.crawl.rawstore import LocalRawStore, RawStore, StoredObject, is_ours
-from penstock.crawl.s3_rawstore import S3RawStore
+from penstock.crawl import rawstore
+from penstock.crawl.rawstore import LocalRawStore, RawStore, S3RawStore, StoredObject, is_ours
 from penstock.documents import Stage
 from penstock.errors import DocumentFault, ErrorClass
 from penstock.maintenance import raw_objects
 from penstock.maintenance.raw_objects import RawObjects
-from penstock.operations.deadletters import replay
-from penstock.runs.vocabulary import DocumentStatus
+from penstock.operations.jobs import replay
+from penstock.queue.items import ItemPayload
+from penstock.runs.run import DocumentStatus
 from penstock.store.database import Database
 from penstock.store.schema import nodes, work_items
 from tests.contract.ingestion import Workplace, make_text
@@ -186,7 +186,7 @@ def test_bytes_that_a_job_may_still_need_stay(
         node = add_node(
             tx, source_id=source_id, raw_key=twin, expired_at=tx.now - timedelta(days=300)
         )
-    [item_id] = desk.enqueue(make_item(node, payload={"external_id": "a", "raw_key": key}))
+    [item_id] = desk.enqueue(make_item(node, payload=ItemPayload("a", raw_key=key)))
     if state != "pending":
         claim = desk.claim()
         kind = ErrorClass.CORRUPTION if state == "failed" else ErrorClass.TIMEOUT
@@ -194,7 +194,7 @@ def test_bytes_that_a_job_may_still_need_stay(
             desk.fail(claim, make_fault(kind))
     assert desk.row(item_id).status == state
     gone = tidy(database, place.raw)
-    # The document is expired, and its bytes go unless somebody is at work for it.
+    # The document is expired, and its bytes go unless workers are running for it.
     assert gone == ({"expired": (1, 10)} if state == "failed" else {})
     assert place.raw.get(key) == b"needed"
     if state == "failed":
@@ -209,7 +209,7 @@ def test_bytes_whose_text_was_never_read_stay_while_a_job_names_them(
     desk = Desk(database)
     with database.write() as tx:
         node = add_node(tx, source_id=source_id)
-    desk.enqueue(make_item(node, payload={"external_id": "a", "raw_key": key}))
+    desk.enqueue(make_item(node, payload=ItemPayload("a", raw_key=key)))
     desk.cancel(work_items.c.node_id == node)
     assert tidy(database, place.raw) == {}
     with database.write() as tx:
@@ -368,7 +368,7 @@ def test_many_objects_are_listed_page_by_page(
     assert tidy(database, stored.raw, dry_run=True, now=later) == {"old": (1001, 1001)}
 
 
-def test_what_a_store_refuses_is_told_and_the_rest_is_done(
+def test_what_a_store_refuses_is_reported_and_the_rest_is_done(
     database: Database, source_id: int, stored: BucketPlace
 ) -> None:
     del source_id
@@ -385,7 +385,7 @@ def test_a_store_that_refuses_everything_is_left_soon(
     database: Database, source_id: int, stored: BucketPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del source_id
-    monkeypatch.setattr(raw_objects, "MOST_TROUBLE", 2)
+    monkeypatch.setattr(raw_objects, "MOST_FAILURES", 2)
     for name in "abcd":
         put(stored, name=name, days=40)
     asked = script(stored.client, "DeleteObject", *[Reply(403, "AccessDenied")] * 4)
@@ -396,7 +396,7 @@ def test_a_store_that_refuses_everything_is_left_soon(
 
 def test_a_server_that_is_no_s3_has_not_said_that_there_is_nothing(stored: BucketPlace) -> None:
     script(stored.client, "ListObjectsV2", Reply(body=b"<html></html>"))
-    with pytest.raises(DocumentFault, match="no S3 server"):
+    with pytest.raises(DocumentFault, match="not one of an S3 server"):
         list(stored.raw.list_objects(TENANT, SOURCE))
 
 
@@ -411,7 +411,7 @@ def test_young_bytes_are_not_written_twice_and_old_ones_are(
     for _ in range(2):
         stored.raw.put(TENANT, SOURCE, "a", b"x", "txt")
     assert len(asked) == 1
-    for module in (rawstore, s3_rawstore):
+    for module in (rawstore, rawstore):
         monkeypatch.setattr(module, "RENEWED_AFTER", timedelta(0))
     stored.raw.put(TENANT, SOURCE, "a", b"x", "txt")
     assert len(asked) == 2
@@ -433,7 +433,7 @@ def test_a_page_that_went_back_and_forth_is_read_each_time(
         work.write("a.txt", make_text("Paper", "mills"))
         lease = work.open()
         admission = work.app.admission(lease)
-        batches = list(admission.bring(work.listed()))
+        batches = list(admission.fetch_batches(work.listed()))
         # Nothing is committed yet: of the bytes that are about to be needed nobody knows.
         assert tidy(database, work.app.raw) == {}
         for batch in batches:
@@ -444,7 +444,7 @@ def test_a_page_that_went_back_and_forth_is_read_each_time(
         work.close()
 
 
-def test_listed_objects_tell_their_size_and_time(place: Place) -> None:
+def test_listed_objects_have_their_size_and_time(place: Place) -> None:
     key = put(place, b"four")
     [found] = place.raw.list_objects(TENANT, SOURCE)
     assert found == StoredObject(key, 4, found.stored_at)

@@ -9,14 +9,12 @@ import pytest
 import sqlalchemy as sa
 
 from penstock.documents import Stage
-from penstock.llm.rules.extractor import MODEL as RULES
+from penstock.rules.extractor import MODEL as RULES
 from penstock.runs.costs import CostLine, FallbackLine, daily_costs, daily_fallbacks
-from penstock.runs.outcomes import OutcomeFilter, page_documents
-from penstock.runs.report import list_reports, report_run
+from penstock.runs.report import OutcomeFilter, list_reports, page_documents, report_run
+from penstock.runs.run import Change, DocumentStatus, RunStatus
 from penstock.runs.timeline import run_timeline
-from penstock.runs.vocabulary import Change, DocumentStatus, RunStatus
-from penstock.store.database import Database, Tx
-from penstock.store.identifiers import new_node_id
+from penstock.store.database import Database, Tx, new_node_id
 from penstock.store.schema import extractions, model_calls, run_documents, runs, work_items
 from tests.factories import NOON, TENANT, add_source, at
 
@@ -189,7 +187,7 @@ def test_a_timeline_counts_what_was_completed_slice_by_slice(database: Database)
     }
 
 
-def test_a_timeline_tells_how_long_half_and_nearly_all_items_took(database: Database) -> None:
+def test_a_timeline_has_the_median_and_the_95th_percentile(database: Database) -> None:
     with database.write() as tx:
         run_id = add_run(tx)
         for took in range(20):
@@ -308,7 +306,7 @@ def test_a_long_list_of_reports_asks_no_more_than_a_short_one(database: Database
     assert asked[0] == asked[1]
 
 
-def test_a_report_tells_when_it_was_and_which_flow_run_did_it(database: Database) -> None:
+def test_a_report_has_its_times_and_its_flow_run(database: Database) -> None:
     ids = fill_runs(database)
     with database.read() as tx:
         told = report_run(tx, ids[2]).as_json()

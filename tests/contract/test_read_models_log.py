@@ -8,8 +8,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import UsageError
-from penstock.events.log import LEVELS, STAGES, LogFilter, LogLine, count_log, page_log, read_log
-from penstock.events.record import Event, record
+from penstock.events import (
+    LEVELS,
+    STAGES,
+    Event,
+    LogFilter,
+    LogLine,
+    count_log,
+    page_log,
+    read_log,
+    record,
+)
 from penstock.store.database import Database
 from tests.factories import TENANT
 

@@ -6,12 +6,16 @@ import pytest
 
 from penstock.documents import Stage
 from penstock.errors import ErrorClass, NotFound
-from penstock.operations.figures import StageFigures, stage_figures
-from penstock.operations.history import MOST_JOBS, node_history
 from penstock.operations.jobs import show_job
-from penstock.operations.tenants import TenantBacklog, known_tenants, waiting_by_tenant
-from penstock.store.database import Database
-from penstock.store.identifiers import new_node_id
+from penstock.operations.nodes import MOST_JOBS, node_history
+from penstock.operations.status import (
+    StageFigures,
+    TenantBacklog,
+    known_tenants,
+    stage_figures,
+    waiting_by_tenant,
+)
+from penstock.store.database import Database, new_node_id
 from tests.factories import TENANT, Desk, add_source, at, make_fault, make_item
 
 pytestmark = pytest.mark.both_databases
@@ -37,7 +41,7 @@ def work(desk: Desk, ids: list[int]) -> None:
 # A node's history
 
 
-def test_a_nodes_jobs_are_told_newest_first_as_each_is_shown(desk: Desk) -> None:
+def test_the_jobs_of_a_node_are_listed_newest_first_with_their_histories(desk: Desk) -> None:
     node_id = new_node_id()
     (text,) = desk.enqueue(make_item(node_id, Stage.TEXT))
     (embed,) = desk.enqueue(make_item(node_id, Stage.EMBED))
@@ -63,7 +67,7 @@ def test_a_nodes_history_is_its_tenants_alone(desk: Desk) -> None:
         history(desk, "nonsense")
 
 
-def test_of_a_long_history_the_newest_jobs_are_told(desk: Desk) -> None:
+def test_of_a_long_history_the_newest_jobs_are_listed(desk: Desk) -> None:
     node_id = new_node_id()
     for _ in range(MOST_JOBS + 1):
         ids = desk.enqueue(make_item(node_id))
@@ -75,7 +79,7 @@ def test_of_a_long_history_the_newest_jobs_are_told(desk: Desk) -> None:
 # Tenants
 
 
-def test_backlogs_are_told_by_tenant_the_longest_first(desk: Desk) -> None:
+def test_backlogs_are_listed_by_tenant_the_longest_first(desk: Desk) -> None:
     desk.enqueue(make_item(tenant_id="globex"), make_item(tenant_id="globex", stage=Stage.EMBED))
     desk.later(60)
     ours = desk.enqueue(*[make_item() for _ in range(6)])

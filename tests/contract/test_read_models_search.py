@@ -6,12 +6,11 @@ import pytest
 import sqlalchemy as sa
 
 from penstock.errors import NotFound, UsageError
-from penstock.search.identity import adopt_identity
+from penstock.search.hybrid import similar_nodes
+from penstock.search.nodes import MOST_VERSIONS, ExtractionVersion, extraction_versions
 from penstock.search.query import Match, Mode, parse_at_least
-from penstock.search.similar import similar_nodes
-from penstock.search.versions import MOST, ExtractionVersion, extraction_versions
-from penstock.store.database import Database
-from penstock.store.identifiers import new_node_id
+from penstock.search.vectors import adopt_identity
+from penstock.store.database import Database, new_node_id
 from penstock.store.schema import extractions
 from tests.contract.test_search import EMBEDDER, MODES, Shelf
 from tests.factories import TENANT, at
@@ -31,7 +30,7 @@ def shelf(database: Database) -> Shelf:
 
 
 @pytest.mark.parametrize("mode", ["text", "vector"])
-def test_a_hit_of_one_way_tells_its_place_and_its_score_there(shelf: Shelf, mode: Mode) -> None:
+def test_a_hit_has_its_place_and_its_score(shelf: Shelf, mode: Mode) -> None:
     shelf.put("Barley", "barley barley barley")
     shelf.put("Both", "barley and corn and much else, all of it in one long sentence")
     hits = shelf.find("barley", mode)
@@ -42,7 +41,7 @@ def test_a_hit_of_one_way_tells_its_place_and_its_score_there(shelf: Shelf, mode
     assert len(hits) == 2
 
 
-def test_a_hybrid_hit_tells_of_every_way_that_found_it(shelf: Shelf) -> None:
+def test_a_hybrid_hit_names_every_way_that_found_it(shelf: Shelf) -> None:
     shelf.put("Barley", "barley barley barley")
     shelf.put("Corn", "corn corn corn")
     (text,) = shelf.find("barley", "text")
@@ -190,7 +189,7 @@ def versions(database: Database, node_id: str, tenant_id: str = TENANT) -> list[
         return extraction_versions(tx, tenant_id, node_id)
 
 
-def test_each_extraction_tells_what_differs_from_the_one_before(database: Database) -> None:
+def test_each_extraction_lists_its_differences_from_the_one_before(database: Database) -> None:
     node_id = new_node_id()
     extract(database, node_id, 0, fields={"title": "A", "tags": ["x"], "old": 1, "none": None})
     extract(database, node_id, 1, fields={"title": "A", "tags": ["x", "y"], "new": 2})
@@ -202,7 +201,7 @@ def test_each_extraction_tells_what_differs_from_the_one_before(database: Databa
     assert third.extracted_at > second.extracted_at > first.extracted_at
 
 
-def test_an_extraction_tells_how_it_came_about(database: Database) -> None:
+def test_an_extraction_has_its_model_version_and_run(database: Database) -> None:
     node_id = new_node_id()
     extract(database, node_id, 0, model="large", fallback_reason="low_confidence", run_id=7)
     (found,) = versions(database, node_id)
@@ -221,8 +220,8 @@ def test_extractions_of_others_are_not_shown(database: Database) -> None:
 
 def test_of_very_many_extractions_the_newest_are_shown(database: Database) -> None:
     node_id = new_node_id()
-    for n in range(MOST + 2):
+    for n in range(MOST_VERSIONS + 2):
         extract(database, node_id, n, fields={"n": n})
     found = versions(database, node_id)
-    assert [one.fields["n"] for one in found] == list(range(MOST + 1, 1, -1))
+    assert [one.fields["n"] for one in found] == list(range(MOST_VERSIONS + 1, 1, -1))
     assert found[-1].changed == {"n": (1, 2)}

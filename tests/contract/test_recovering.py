@@ -1,8 +1,7 @@
-"""Recovery as workers do it: what it says, what it finishes, and that it stops nobody."""
+"""Recovery as workers do it: its log, the runs it finishes, and its failures."""
 
+import itertools
 import logging
-import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -11,28 +10,30 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from penstock.bootstrap import App
 from penstock.documents import Stage
 from penstock.errors import ErrorClass, StoreUnavailable
-from penstock.pipeline.lane import Lane
+from penstock.operations.status import completed_items
 from penstock.pipeline.processor import Processor
-from penstock.recovery import Recovered
-from penstock.runs.vocabulary import DocumentStatus, RunStatus
-from penstock.store import patience
+from penstock.pipeline.worker import WorkerThread
+from penstock.queue.heartbeat import forget_old_workers
+from penstock.queue.items import Claim, WorkItem
+from penstock.queue.sweep import Recovered
+from penstock.recovery import Recovery
+from penstock.runs.run import DocumentStatus, RunStatus
+from penstock.store import retry
 from penstock.store.database import Database
-from penstock.store.duty import HELD_SECONDS, duty
+from penstock.store.leader_lease import HELD_SECONDS, leader_lease
 from penstock.store.schema import work_items, workers
-from penstock.work.heart import forget_old_workers
-from penstock.work.items import Claim, WorkItem
 from tests.contract.ingestion import Workplace
-from tests.factories import Desk, at, make_fault, make_item
+from tests.factories import Desk, at, make_fault, make_item, somebody_waits
+from tests.together import wait_until
 
 pytestmark = pytest.mark.both_databases
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(retry, "RETRY_SECONDS", 0.001)
 
 
 @pytest.fixture
@@ -58,13 +59,13 @@ def claim_all(place: Workplace, *, begin: bool) -> list[int]:
 
 
 @pytest.mark.parametrize("begin", [True, False])
-def test_the_log_says_which_jobs_ran_since_when_at_whom(
+def test_the_log_names_recovered_jobs_their_start_and_their_worker(
     place: Workplace, caplog: pytest.LogCaptureFixture, begin: bool
 ) -> None:
     place.write("a.txt", "one")
     place.admit(place.open())
     [item_id] = claim_all(place, begin=begin)
-    place.app.recover()
+    place.app.recovery.run()
     text = caplog.text
     assert f"Recovered 1 orphaned job(s) from 'processing' to 'pending': {item_id}" in text
     assert f"Job {item_id} (text) was running since 20" in text
@@ -78,27 +79,30 @@ def test_many_jobs_are_counted_and_the_first_are_named(
         place.write(f"{number}.txt", f"document {number}")
     place.admit(place.open())
     claim_all(place, begin=True)
-    place.app.recover()
+    place.app.recovery.run()
     assert "Recovered 25 orphaned job(s)" in caplog.text
     assert "and 5 more" in caplog.text
     assert caplog.text.count("was running since") == 20
 
 
-def test_all_clear_is_said_too(place: Workplace, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_recovery_that_finds_nothing_is_logged_too(
+    place: Workplace, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
-    assert place.app.recover() == Recovered()
+    assert place.app.recovery.run() == Recovered()
     assert "No orphaned jobs found - all clear" in caplog.text
 
 
-def test_recovery_leaves_it_to_whoever_is_at_it(place: Workplace) -> None:
+def test_one_process_recovers_at_a_time(place: Workplace) -> None:
     place.write("a.txt", "one")
     place.admit(place.open())
     claim_all(place, begin=True)
-    with duty(place.database, "recovery"):
-        assert place.app.recover() == Recovered(elsewhere=True)
-        assert place.app.settle(Recovered(elsewhere=True)) == HELD_SECONDS
-    assert len(place.app.recover().items.rescued) == 1
-    assert place.app.settle(Recovered()) == place.app.settings.sweep_seconds
+    worker = place.app.worker(place.app.processor(place.steps), place.app.heartbeat())
+    with leader_lease(place.database, "recovery"):
+        assert place.app.recovery.run() == Recovered(elsewhere=True)
+        assert worker.sweep() == HELD_SECONDS
+    assert len(place.app.recovery.run().items.rescued) == 1
+    assert worker.sweep() == place.app.settings.sweep_seconds
 
 
 def test_a_run_whose_work_was_deleted_by_hand_is_finished(place: Workplace) -> None:
@@ -108,7 +112,7 @@ def test_a_run_whose_work_was_deleted_by_hand_is_finished(place: Workplace) -> N
     place.admit(lease)
     with place.database.write() as tx:
         tx.execute(sa.delete(work_items))
-    assert place.app.recover().finished_runs == (lease.run.id,)
+    assert place.app.recovery.run().finished_runs == (lease.run.id,)
     report = place.report(lease.run.id)
     assert report.run.status is RunStatus.FINISHED
     assert report.counts[DocumentStatus.ERROR] == 2
@@ -116,34 +120,46 @@ def test_a_run_whose_work_was_deleted_by_hand_is_finished(place: Workplace) -> N
     assert again.counts[DocumentStatus.READY] == 2
 
 
+def test_a_run_taken_up_again_brings_back_lost_work_while_other_work_waits(
+    place: Workplace,
+) -> None:
+    place.write("a.txt", "one")
+    place.write("b.txt", "two")
+    lease = place.open()
+    place.admit_some(lease, place.listed())
+    with place.database.write() as tx:
+        lost = work_items.c.node_id == place.node("a.txt").id
+        tx.execute(sa.delete(work_items).where(lost))
+    place.expire_leases()
+    report = place.ingest()
+    assert report.run.id == lease.run.id
+    assert report.counts[DocumentStatus.READY] == 2
+
+
 def test_a_run_with_work_left_is_left_alone(place: Workplace) -> None:
     place.write("a.txt", "one")
     lease = place.open()
     place.admit(lease)
-    assert place.app.recover().finished_runs == ()
+    assert place.app.recovery.run().finished_runs == ()
     assert place.report(lease.run.id).counts[DocumentStatus.PENDING] == 1
 
 
-def test_recovery_that_fails_is_told_and_stops_nobody(
+def test_a_failed_recovery_is_logged_and_work_goes_on(
     place: Workplace, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: App) -> None:
+    def fail(_: Recovery) -> None:
         raise StoreUnavailable("the database is away")
 
-    monkeypatch.setattr(App, "recover", fail)
+    monkeypatch.setattr(Recovery, "run", fail)
     place.write("a.txt", "one")
-    # Every idle moment is a sweep, and every sweep fails.
+    # The next sweep is always due, and every sweep fails.
     place.app.settings = place.app.settings.model_copy(update={"sweep_seconds": 0.0})
     assert place.ingest().counts[DocumentStatus.READY] == 1
-    assert place.app.try_recover() is None
-    assert "recovery did not get through, the next sweep tries again: the database is away" in (
+    worker = place.app.worker(place.app.processor(place.steps), place.app.heartbeat())
+    assert worker.sweep() == 0.0
+    assert "Failed to recover orphaned jobs: the database is away; the next sweep tries again" in (
         caplog.text
     )
-
-
-def lane_of(place: Workplace) -> Lane:
-    processor = place.app.processor(place.steps)
-    return Lane(place.database, place.app.queue, processor, "us", 10, threading.Event())
 
 
 def test_a_claim_whose_commit_was_not_answered_is_not_held_for_ever(
@@ -159,9 +175,37 @@ def test_a_claim_whose_commit_was_not_answered_is_not_held_for_ever(
         if not next(answers, True):
             raise StoreUnavailable("the connection was lost")
 
-    monkeypatch.setattr(Database, "_commit", commit_unanswered)
-    assert lane_of(place).do_one_batch()
+    with place.app.heartbeat() as heartbeat:
+        worker = place.app.worker(place.app.processor(place.steps), heartbeat)
+        monkeypatch.setattr(Database, "_commit", commit_unanswered)
+        assert WorkerThread(worker).do_one_batch()
     assert place.report(lease.run.id).counts[DocumentStatus.READY] == 1
+
+
+@pytest.mark.parametrize("lost", range(8))
+def test_what_was_completed_is_counted_once_whichever_commit_was_not_answered(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch, lost: int
+) -> None:
+    place.write("a.txt", "one")
+    place.write("b.txt", "two")
+    lease = place.open()
+    place.admit(lease)
+    commit, commits = Database._commit, itertools.count()
+
+    def commit_unanswered(self: Database, connection: sa.Connection) -> None:
+        commit(self, connection)
+        if next(commits) == lost:
+            raise StoreUnavailable("the connection was lost")
+
+    with place.app.heartbeat() as heartbeat:
+        thread = WorkerThread(place.app.worker(place.app.processor(place.steps), heartbeat))
+        monkeypatch.setattr(Database, "_commit", commit_unanswered)
+        while thread.do_one_batch():
+            """Until nothing is left."""
+    assert next(commits) > lost
+    assert place.report(lease.run.id).counts[DocumentStatus.READY] == 2
+    with place.database.read() as tx:
+        assert completed_items(tx) == 6
 
 
 def test_what_could_not_be_given_back_is_given_back_with_the_next_claim(
@@ -179,7 +223,9 @@ def test_what_could_not_be_given_back_is_given_back_with_the_next_claim(
         give_back(self, claim)
 
     monkeypatch.setattr(Processor, "give_back", give_back_later)
-    assert lane_of(place).do_one_batch()
+    with place.app.heartbeat() as heartbeat:
+        worker = place.app.worker(place.app.processor(place.steps), heartbeat)
+        assert WorkerThread(worker).do_one_batch()
     assert place.report(lease.run.id).counts[DocumentStatus.READY] == 1
 
 
@@ -198,9 +244,9 @@ def test_work_that_another_records_in_this_moment_is_worth_another_try(desk: Des
         with at(desk.database) as tx:
             desk.queue.enqueue(tx, [item])
             again = pool.submit(requeue)
-            time.sleep(0.3)
+            wait_until(lambda: somebody_waits(desk.database))
         with pytest.raises(StoreUnavailable):
-            again.result(timeout=10)
+            again.result(timeout=60)
     assert requeue() == [], "the new one is it"
 
 

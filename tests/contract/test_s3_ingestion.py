@@ -7,18 +7,17 @@ from typing import Any
 import pytest
 
 from penstock.crawl.listing import Listed
-from penstock.crawl.s3_client import S3Access
-from penstock.crawl.s3_listing import S3Listing
-from penstock.crawl.s3_rawstore import S3RawStore
+from penstock.crawl.rawstore import S3RawStore
+from penstock.crawl.s3 import S3Access, S3Listing
 from penstock.errors import ConfigurationError
-from penstock.runs.lifecycle import begin_ingesting, open_run, take_run
-from penstock.runs.vocabulary import RunLease, SourceSpec
+from penstock.runs.lifecycle import open_run
+from penstock.runs.run import Run, SourceSpec
 from penstock.store.database import Database
 from tests.contract.ingestion import Workplace, counts, make_text
 from tests.factories import TENANT
 from tests.s3 import SECRET, script
 
-ODD_NAMES = ["a//b.txt", "a b.txt", "ä.txt", "a%2Fb.txt", "/lead.txt", "../up.txt", "nul\x00.txt"]
+ODD_NAMES = ["a//b.txt", "a b.txt", "ä.txt", "a%2Fb.txt", "/lead.txt", "nul\x00.txt"]
 
 
 class BucketWorkplace(Workplace):
@@ -26,13 +25,10 @@ class BucketWorkplace(Workplace):
 
     location = ""
 
-    def open(self, *, profile: str | None = None, force: bool = False) -> RunLease:
+    def record_run(self, profile: str | None, force: bool) -> Run:
         listing = S3Listing(self.location, self.app.s3)
-        spec = SourceSpec(TENANT, listing.name, listing.kind, listing.location)
-        run = open_run(self.database, spec, profile=profile, force=force)
-        lease = take_run(self.database, run.id, lease_seconds=60)
-        begin_ingesting(self.database, lease, None)
-        return lease
+        spec = SourceSpec(TENANT, listing.location, listing.kind, listing.location)
+        return open_run(self.database, spec, profile=profile, force=force)
 
     def listed(self) -> list[Listed]:
         return list(S3Listing(self.location, self.app.s3).list())
@@ -65,6 +61,15 @@ def write(s3: Any, bucket: str, name: str, about: str = "mills") -> None:
 def keys(s3: Any, bucket: str, prefix: str) -> list[str]:
     found = s3.list_objects_v2(Bucket=bucket, Prefix=prefix)
     return [entry["Key"] for entry in found.get("Contents", ())]
+
+
+def test_a_key_that_may_lead_elsewhere_is_an_error_of_its_document(
+    place: BucketWorkplace, s3: Any, bucket: str
+) -> None:
+    write(s3, bucket, "a.txt")
+    write(s3, bucket, "../up.txt")
+
+    assert counts(place.ingest()) == {"ready": 1, "error": 1}
 
 
 def test_a_prefix_is_ingested_and_its_raw_bytes_are_kept_in_the_bucket(

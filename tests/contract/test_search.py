@@ -9,12 +9,13 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.embed.hashing import HashEmbedder
+from penstock.embed.embedder import HashEmbedder
 from penstock.errors import NotFound
+from penstock.queue.stats import count_nodes
 from penstock.search.hybrid import search
-from penstock.search.nearest import ensure_index
-from penstock.search.nodes import count_by_status, list_nodes, show_node
+from penstock.search.nodes import list_nodes, show_node
 from penstock.search.query import HIT_END, HIT_START, Filters, Hit, Mode
+from penstock.search.vectors import ensure_index
 from penstock.store.database import Database
 from penstock.store.schema import embeddings, nodes, texts
 from tests.factories import TENANT, add_node, add_source
@@ -396,7 +397,7 @@ def test_nodes_are_listed_and_counted_for_their_tenant_alone(shelf: Shelf) -> No
     shelf.put("Theirs", tenant_id="globex")
     with shelf.database.read() as tx:
         assert [node["title"] for node in list_nodes(tx, TENANT)] == ["Mine", "Also mine"]
-        assert count_by_status(tx, TENANT) == {
+        assert count_nodes(tx, TENANT) == {
             "nodes": 2,
             "extraction": {"ready": 1, "none": 1},
             "embedding": {"ready": 1, "none": 1},

@@ -1,25 +1,30 @@
 """Sources that are kept by name."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from penstock.errors import NotFound, UsageError
+from penstock.app import App, open_app
+from penstock.errors import ListingFailed, NotFound, UsageError
+from penstock.queue.queue import WorkQueue
+from penstock.queue.retry import default_rules
+from penstock.runs.execute import open_source_run
 from penstock.runs.lifecycle import abort_run, open_run
-from penstock.runs.vocabulary import SourceSpec
+from penstock.runs.run import SourceSpec
+from penstock.settings import load_settings
 from penstock.sources.catalogue import (
     Source,
+    SourceSettings,
     find_source,
     list_sources,
     put_source,
     read_source,
+    read_sources,
     remove_source,
+    write_sources,
 )
-from penstock.sources.definition import SourceSettings
-from penstock.sources.file import read_sources, write_sources
 from penstock.store.database import Database
-from penstock.work.queue import WorkQueue
-from penstock.work.retry import default_rules
 from tests.factories import TENANT, add_node
 
 URL = "https://acme.test/jobs"
@@ -121,6 +126,23 @@ def test_a_file_of_sources_goes_there_and_back(database: Database, tmp_path: Pat
     assert again[0].tenant == TENANT
 
 
+def test_a_file_of_sources_holds_nothing_that_a_terminal_obeys(
+    database: Database, tmp_path: Path
+) -> None:
+    obeyed = "\u202e\u2066\x9b\x85\x1b"
+    put(database, name="müller", kind="s3", url="s3://bb/ä/")
+    with database.read() as tx:
+        assert "müller" in write_sources(list_sources(tx, TENANT))
+    put(database, name="papers", kind="s3", url=f"s3://bb/x{obeyed}y/")
+    with database.read() as tx:
+        known = list_sources(tx, TENANT)
+    path = tmp_path / "sources.yaml"
+    path.write_text(write_sources(known))
+
+    assert not set(obeyed) & set(path.read_text())
+    assert [one.location for one in read_sources(path)] == [one.location for one in known]
+
+
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
@@ -143,3 +165,65 @@ def test_a_file_that_is_wrong_is_refused_with_the_place(
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="could not read"):
         read_sources(tmp_path / "none.yaml")
+
+
+class TestOverlappingTheRawStore:
+    """Whoever asks: it holds the bytes of every tenant."""
+
+    @pytest.fixture
+    def app(self, database: Database, tmp_path: Path) -> Iterator[App]:
+        (tmp_path / "home" / "raw" / "victim").mkdir(parents=True)
+        (tmp_path / "home" / "raw" / "victim" / "urls.txt").write_text("https://a.test/\n")
+        (tmp_path / "link").symlink_to(tmp_path / "home" / "raw")
+        settings = load_settings(
+            home=tmp_path / "home",
+            dsn=database.url,
+            raw_store="s3://kept/store",
+            s3_endpoint_url="http://127.0.0.1:1",
+            s3_region="us-east-1",
+            s3_access_key_id="key",
+            s3_secret_access_key="secret",
+        )
+        with open_app(settings) as app:
+            yield app
+
+    @pytest.fixture(
+        params=[
+            ("s3", "s3://kept/store/raw/victim/"),
+            ("s3", "s3://kept/st"),
+            ("s3", "s3://kept"),
+            ("folder", "home/raw/victim"),
+            ("folder", "home"),
+            ("folder", "."),
+            ("folder", "link/victim"),
+            ("url_list", "home/raw/victim/urls.txt"),
+        ]
+    )
+    def place(self, request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
+        kind, location = request.param
+        return kind, location if kind == "s3" else str(tmp_path / location)
+
+    def test_it_is_no_source_of_a_run(self, app: App, place: tuple[str, str]) -> None:
+        with pytest.raises(UsageError, match="raw store"):
+            open_source_run(app.sources, place[1], TENANT)
+        with app.database.read() as tx:
+            assert list_sources(tx, TENANT) == []
+
+    def test_it_is_not_added_or_tried(self, app: App, place: tuple[str, str]) -> None:
+        with pytest.raises(UsageError, match="raw store"):
+            app.sources.listing(None, place[1])
+
+    def test_a_source_that_was_added_before_is_not_listed(
+        self, app: App, place: tuple[str, str]
+    ) -> None:
+        put(app.database, "old", *place)
+        run = open_source_run(app.sources, "old", TENANT)
+
+        with pytest.raises(ListingFailed, match="raw store"):
+            app.sources.listing(run.source_kind, run.location)
+
+    def test_what_lies_beside_it_is_listed(self, app: App, tmp_path: Path) -> None:
+        (tmp_path / "home" / "documents").mkdir()
+
+        assert app.sources.listing(None, str(tmp_path / "home" / "documents")).kind == "folder"
+        assert app.sources.listing(None, "s3://kept/documents/").kind == "s3"

@@ -8,20 +8,18 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 
-from penstock.backfill.selection import Reason
-from penstock.bootstrap.backfills import switch_vectors
-from penstock.diagnosis import check_vector_switch
+from penstock.backfill.backfill import switch_vectors
+from penstock.doctor import check_vector_switch
 from penstock.documents import Stage
-from penstock.embed.embedder import embedder_named
-from penstock.embed.hashing import HashEmbedder
-from penstock.embed.wordllama import WordLlamaEmbedder
+from penstock.embed.embedder import HashEmbedder, WordLlamaEmbedder, embedder_named
 from penstock.errors import ConfigurationError
-from penstock.search.identity import active_identity, look_at_switch, try_switch
+from penstock.queue.items import Outcome
+from penstock.runs.up_to_date import Reason
 from penstock.search.query import Filters
+from penstock.search.vectors import active_identity, look_at_switch, try_switch
 from penstock.store.database import Database
 from penstock.store.migration import alembic_config, migrate
 from penstock.store.schema import embeddings, nodes, vector_identity
-from penstock.work.items import Outcome
 from tests.contract.backfilling import Archive, vector_row
 from tests.contract.ingestion import make_text
 from tests.factories import TENANT
@@ -49,7 +47,7 @@ def change_model(archive: Archive) -> None:
 
 
 def find(archive: Archive, query: str = "mills in Ulm") -> set[str]:
-    hits = archive.app.search(query, Filters(TENANT), "vector", 10)
+    hits = archive.app.searcher.search(query, Filters(TENANT), "vector", 10)
     return {hit.title for hit in hits}
 
 
@@ -104,7 +102,7 @@ def test_what_is_new_or_changed_meanwhile_is_found_before_and_after(archive: Arc
     assert find(archive) == {"Ada", "Boris", "Clara", "Dora"}
 
 
-def test_after_the_switch_nobody_makes_old_vectors_any_more(archive: Archive) -> None:
+def test_after_the_switch_no_old_vectors_are_made(archive: Archive) -> None:
     change_model(archive)
     archive.backfill(Reason.VECTORS)
     switch_vectors(archive.app)
@@ -145,7 +143,7 @@ def test_one_search_never_mixes_two_identities(
 
     for mode in ("vector", "hybrid"):
         asked.clear()
-        hits = archive.app.search("mills", Filters(TENANT), mode, 10)
+        hits = archive.app.searcher.search("mills", Filters(TENANT), mode, 10)
         assert (asked, len(hits)) == ([OLD], 3)
 
 
@@ -206,7 +204,7 @@ def test_expired_and_emptied_documents_are_not_waited_for(archive: Archive) -> N
         assert look_at_switch(tx, NEW).missing == 1
 
 
-def test_whoever_still_runs_with_the_old_setting_writes_both(archive: Archive) -> None:
+def test_a_worker_with_the_old_setting_writes_both_vectors(archive: Archive) -> None:
     change_model(archive)
     archive.backfill(Reason.VECTORS)
     switch_vectors(archive.app)

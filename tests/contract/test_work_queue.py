@@ -7,17 +7,17 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 import sqlalchemy as sa
 
-from penstock.dispatch.redis_dispatch import RedisDispatch
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass, StoreError
+from penstock.queue.heartbeat import Heartbeat
+from penstock.queue.items import Claim, ItemPayload, ItemStatus, Outcome
+from penstock.queue.queue import SUPERSEDED, WorkQueue
+from penstock.queue.retry import ExponentialDelays, RetryRule, default_rules
+from penstock.queue.sweep import INTERRUPTED
+from penstock.redis.client import build_redis_client
+from penstock.redis.mirror import RedisMirror
 from penstock.store.database import Database
 from penstock.store.schema import attempts, events, nodes, work_items, workers
-from penstock.work.heart import Heart
-from penstock.work.items import Claim, ItemStatus, Outcome
-from penstock.work.queue import WorkQueue
-from penstock.work.redis_client import build_redis_client
-from penstock.work.retry import Doubling, RetryRule, default_rules
-from penstock.work.sweep import INTERRUPTED
 from tests.factories import (
     NOON,
     Desk,
@@ -41,13 +41,13 @@ SPENDING = [k for k in ErrorClass if not k.permanent and k is not ErrorClass.RAT
     params=["database alone", pytest.param("with Valkey", marks=pytest.mark.full_suite)]
 )
 def desk(database: Database, request: pytest.FixtureRequest) -> Iterator[Desk]:
-    """The same rules hold whether Redis is told of every move or not."""
+    """The same rules hold with and without a mirror in Redis."""
     if request.param == "database alone":
         yield Desk(database)
         return
     with build_redis_client(request.getfixturevalue("valkey")) as client:
         client.flushall()
-        yield Desk(database, WorkQueue(default_rules(), dispatch=RedisDispatch(client)))
+        yield Desk(database, WorkQueue(default_rules(), mirror=RedisMirror(client)))
 
 
 def history_of(desk: Desk, item_id: int) -> list[tuple[int, str, str, str | None]]:
@@ -61,7 +61,7 @@ def history_of(desk: Desk, item_id: int) -> list[tuple[int, str, str, str | None
 
 
 def test_an_item_is_recorded_pending_with_full_budgets(desk: Desk) -> None:
-    [item_id] = desk.enqueue(make_item(priority=3, run_id=7, payload={"size": 5}))
+    [item_id] = desk.enqueue(make_item(priority=3, run_id=7, payload=ItemPayload(size=5)))
     row = desk.row(item_id)
     assert (row.status, row.attempts, row.rescues) == (ItemStatus.PENDING, 0, 0)
     assert (row.priority, row.run_id, row.payload) == (3, 7, {"size": 5})
@@ -83,7 +83,7 @@ def test_nothing_to_enqueue_is_no_error(desk: Desk) -> None:
 def test_a_second_active_item_of_a_node_and_stage_is_not_recorded(desk: Desk) -> None:
     first = make_item()
     [item_id] = desk.enqueue(first)
-    assert desk.enqueue(first, make_item(first.node_id, payload={"other": 1})) == []
+    assert desk.enqueue(first, make_item(first.node_id, payload=ItemPayload(size=1))) == []
     assert list(desk.rows()) == [item_id]
     assert desk.row(item_id).payload == {}
 
@@ -111,17 +111,17 @@ def test_a_node_whose_item_has_ended_may_be_enqueued_again(desk: Desk) -> None:
 
 
 def test_new_content_starts_the_active_item_over_and_fences_its_worker(desk: Desk) -> None:
-    item = make_item(payload={"content": "old"}, run_id=1)
+    item = make_item(payload=ItemPayload(raw_key="old"), run_id=1)
     [item_id] = desk.enqueue(item)
     desk.fail(desk.claim(), make_fault())
     old = desk.later(10).claim()
-    again = make_item(item.node_id, payload={"content": "new"}, run_id=2, priority=9)
+    again = make_item(item.node_id, payload=ItemPayload(raw_key="new"), run_id=2, priority=9)
     assert desk.enqueue(again, replace_active=True) == [item_id]
     row = desk.row(item_id)
     assert (row.status, row.attempts, row.run_id) == (ItemStatus.PENDING, 0, 2)
-    assert (row.payload, row.priority, row.lease_token) == ({"content": "new"}, 9, None)
+    assert (row.payload, row.priority, row.lease_token) == ({"raw_key": "new"}, 9, None)
     assert desk.complete(old) == []
-    assert desk.claim().items[0].payload == {"content": "new"}
+    assert desk.claim().items[0].payload == ItemPayload(raw_key="new")
 
 
 def test_replacing_records_what_is_not_active_yet(desk: Desk) -> None:
@@ -136,7 +136,7 @@ def test_replacing_records_what_is_not_active_yet(desk: Desk) -> None:
         (Stage.EMBED, (None, "queued")),
     ],
 )
-def test_a_queued_node_says_so(
+def test_enqueueing_marks_the_node_as_queued(
     desk: Desk, stage: Stage, statuses: tuple[str | None, str | None]
 ) -> None:
     with at(desk.database) as tx:
@@ -210,7 +210,7 @@ def test_workers_that_claim_at_once_share_no_item(desk: Desk) -> None:
     assert sorted(claimed) == ids
 
 
-def test_a_suspect_is_claimed_alone(desk: Desk) -> None:
+def test_a_rescued_item_is_claimed_alone(desk: Desk) -> None:
     desk.enqueue(make_item())
     suspect = desk.claim()
     desk.start(suspect)
@@ -220,7 +220,7 @@ def test_a_suspect_is_claimed_alone(desk: Desk) -> None:
     assert len(desk.claim().items) == 2
 
 
-def test_a_suspect_is_not_claimed_along_with_others(desk: Desk) -> None:
+def test_a_rescued_item_is_not_claimed_with_others(desk: Desk) -> None:
     desk.enqueue(make_item())
     suspect = desk.claim()
     desk.start(suspect)
@@ -242,7 +242,7 @@ def test_an_interrupted_backfill_still_waits_for_fresh_work(desk: Desk) -> None:
 # Start, complete, go on
 
 
-def test_a_started_item_and_its_node_say_so(desk: Desk) -> None:
+def test_starting_marks_the_item_and_its_node(desk: Desk) -> None:
     with at(desk.database) as tx:
         node_id = add_node(tx)
     [item_id] = desk.enqueue(make_item(node_id, Stage.EXTRACT))
@@ -281,12 +281,12 @@ def test_part_of_a_claim_can_be_completed(desk: Desk) -> None:
 
 
 def test_the_next_stage_is_opened_under_the_same_lease(desk: Desk) -> None:
-    desk.enqueue(make_item(priority=4, run_id=7, payload={"external_id": "a"}))
+    desk.enqueue(make_item(priority=4, run_id=7, payload=ItemPayload("a")))
     claim = desk.claim()
     following = desk.go_on(claim, Stage.EXTRACT)
     [item] = following.items
     assert (following.token, item.stage) == (claim.token, Stage.EXTRACT)
-    assert (item.priority, item.run_id, item.payload) == (4, 7, {"external_id": "a"})
+    assert (item.priority, item.run_id, item.payload) == (4, 7, ItemPayload("a"))
     assert not desk.claim("another")
     assert desk.complete(following) == [item]
 
@@ -302,15 +302,15 @@ def test_a_worker_of_one_stage_leaves_the_next_one_pending(desk: Desk) -> None:
 
 
 def test_a_next_stage_that_waits_already_is_not_recorded_twice(desk: Desk) -> None:
-    text = make_item(payload={"external_id": "a"}, run_id=2)
+    text = make_item(payload=ItemPayload("a"), run_id=2)
     [_, waiting] = desk.enqueue(text, make_item(text.node_id, Stage.EMBED))
     desk.go_on(desk.claim(stages=[Stage.TEXT]), Stage.EMBED, leased=False)
     [item] = desk.claim().items
-    assert (item.id, item.run_id, item.payload) == (waiting, 2, {"external_id": "a"})
+    assert (item.id, item.run_id, item.payload) == (waiting, 2, ItemPayload("a"))
 
 
-def test_a_next_stage_in_other_hands_is_done_with_the_new_payload(desk: Desk) -> None:
-    text = make_item(payload={"external_id": "a"}, run_id=2)
+def test_a_next_stage_held_by_another_worker_gets_the_new_payload(desk: Desk) -> None:
+    text = make_item(payload=ItemPayload("a"), run_id=2)
     desk.enqueue(text, make_item(text.node_id, Stage.EMBED, run_id=1))
     stale = desk.claim("other", stages=[Stage.EMBED])
     desk.start(stale)
@@ -318,7 +318,18 @@ def test_a_next_stage_in_other_hands_is_done_with_the_new_payload(desk: Desk) ->
     closed = [*desk.complete(stale), *desk.complete(following)]
     if not closed:
         closed = desk.complete(desk.claim())
-    assert [(item.run_id, item.payload) for item in closed] == [(2, {"external_id": "a"})]
+    assert [(item.run_id, item.payload) for item in closed] == [(2, ItemPayload("a"))]
+
+
+def test_work_of_no_run_leaves_a_runs_item_to_its_run(desk: Desk) -> None:
+    """A node is extracted again on request while its run still waits for the vector."""
+    extract = make_item(stage=Stage.EXTRACT, payload=ItemPayload("asked for"))
+    [_, waiting] = desk.enqueue(
+        extract, make_item(extract.node_id, Stage.EMBED, run_id=7, payload=ItemPayload("a"))
+    )
+    following = desk.go_on(desk.claim(stages=[Stage.EXTRACT]), Stage.EMBED)
+    [item] = desk.complete(following)
+    assert (item.id, item.run_id, item.payload) == (waiting, 7, ItemPayload("a"))
 
 
 # Fail
@@ -329,13 +340,13 @@ def test_text_is_tried_again_after_half_a_second_two_and_ten(desk: Desk) -> None
 
 
 def test_extraction_waits_twice_as_long_each_time_up_to_a_minute(desk: Desk) -> None:
-    patient = default_rules() | {Stage.EXTRACT: RetryRule(9, Doubling(10, 60))}
+    patient = default_rules() | {Stage.EXTRACT: RetryRule(9, ExponentialDelays(10, 60))}
     desk.queue = WorkQueue(patient)
     assert_delays(desk, Stage.EXTRACT, make_fault(), 10, 20, 40, 60, 60)
 
 
 def test_embedding_waits_twice_as_long_each_time_up_to_five_minutes(desk: Desk) -> None:
-    patient = default_rules() | {Stage.EMBED: RetryRule(9, Doubling(10, 300))}
+    patient = default_rules() | {Stage.EMBED: RetryRule(9, ExponentialDelays(10, 300))}
     desk.queue = WorkQueue(patient)
     assert_delays(desk, Stage.EMBED, make_fault(), 10, 20, 40, 80, 160, 300, 300)
 
@@ -350,12 +361,12 @@ def test_a_fault_that_names_a_longer_wait_gets_it(desk: Desk) -> None:
     assert_delays(desk, Stage.EXTRACT, fault, 120)
 
 
-def test_a_rate_limit_waits_as_told(desk: Desk) -> None:
+def test_a_rate_limit_waits_as_long_as_the_server_asks(desk: Desk) -> None:
     fault = make_fault(ErrorClass.RATE_LIMITED, retry_after_seconds=42)
     assert_delays(desk, Stage.EXTRACT, fault, 42, 42, 42)
 
 
-def test_a_rate_limit_that_says_nothing_waits_a_little(desk: Desk) -> None:
+def test_a_rate_limit_without_a_delay_waits_a_little(desk: Desk) -> None:
     assert_delays(desk, Stage.EXTRACT, make_fault(ErrorClass.RATE_LIMITED), 1, 1)
 
 
@@ -473,10 +484,10 @@ def test_cancelling_ends_what_is_active_and_nothing_else(desk: Desk) -> None:
 def test_a_requeued_item_has_full_budgets_and_its_history(desk: Desk) -> None:
     with at(desk.database) as tx:
         node_id = add_node(tx)
-    [item_id] = desk.enqueue(make_item(node_id, Stage.EXTRACT, payload={"external_id": "a"}))
+    [item_id] = desk.enqueue(make_item(node_id, Stage.EXTRACT, payload=ItemPayload("a")))
     desk.fail(desk.claim(), make_fault(ErrorClass.CORRUPTION, "broken"))
     [item] = desk.later(100).requeue("Requeued by hand.")
-    assert (item.id, item.payload) == (item_id, {"external_id": "a"})
+    assert (item.id, item.payload) == (item_id, ItemPayload("a"))
     row = desk.row(item_id)
     assert (row.status, row.attempts, row.rescues) == (ItemStatus.PENDING, 0, 0)
     assert (row.run_at, row.finished_at) == (NOON + timedelta(seconds=100), None)
@@ -505,6 +516,40 @@ def test_of_two_failed_items_of_one_node_and_stage_one_is_requeued(desk: Desk) -
         desk.enqueue(item)
         desk.fail(desk.claim(), make_fault(ErrorClass.CORRUPTION))
     assert len(desk.requeue()) == 1
+
+
+def test_a_dead_letter_is_superseded_by_a_later_item_that_is_complete(desk: Desk) -> None:
+    item = make_item()
+    [old] = desk.enqueue(item)
+    desk.fail(desk.claim(), make_fault(ErrorClass.CORRUPTION, "broken"))
+    desk.enqueue(item)
+    desk.complete(desk.claim())
+    assert desk.requeue() == []
+    row = desk.row(old)
+    assert row.status == ItemStatus.CANCELLED
+    assert row.error_message == f"broken\n\n{SUPERSEDED}"
+
+
+def test_a_dead_letter_whose_successor_completes_meanwhile_is_not_requeued(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was active when superseded ones were looked for, and is complete a moment later."""
+    item = make_item()
+    desk.enqueue(item)
+    desk.fail(desk.claim(), make_fault(ErrorClass.CORRUPTION))
+    desk.enqueue(item)
+    desk.complete(desk.claim())
+    monkeypatch.setattr(WorkQueue, "_cancel_superseded", lambda *_: None)
+    assert desk.requeue() == []
+
+
+def test_a_dead_letter_that_is_newer_than_what_is_complete_is_requeued(desk: Desk) -> None:
+    item = make_item()
+    desk.enqueue(item)
+    desk.complete(desk.claim())
+    [dead] = desk.enqueue(item)
+    desk.fail(desk.claim(), make_fault(ErrorClass.CORRUPTION))
+    assert [one.id for one in desk.requeue()] == [dead]
 
 
 # A lost lease
@@ -589,17 +634,17 @@ def test_the_next_stage_has_a_hard_limit_of_its_own(desk: Desk) -> None:
     assert desk.later(90).renew("me") == 1
 
 
-def test_a_heart_beats_while_its_block_lasts(database: Database) -> None:
+def test_a_heartbeat_runs_while_its_block_lasts(database: Database) -> None:
     queue = WorkQueue(default_rules())
 
     def expiry() -> datetime:
         found: datetime = Desk(database).row(item_id).lease_expires_at
         return found
 
-    with Heart(database, queue, every_seconds=0.01) as heart:
+    with Heartbeat(database, queue, every_seconds=0.01) as heartbeat:
         with database.write() as tx:
             [item_id] = queue.enqueue(tx, [make_item()]).values()
-            queue.claim(tx, heart.owner)
+            queue.claim(tx, heartbeat.owner)
         first = expiry()
         wait_until(lambda: expiry() > first)
     last = expiry()
@@ -615,7 +660,7 @@ def test_a_heartbeat_does_not_wait_for_what_is_being_written(desk: Desk) -> None
     claim = desk.claim()
     with ThreadPoolExecutor(1) as pool, at(desk.database) as tx:
         desk.queue.complete(tx, claim, claim.items[1:], Outcome.DONE)
-        assert pool.submit(desk.renew).result(timeout=5) == 1
+        assert pool.submit(desk.renew).result(timeout=30) == 1
 
 
 # Sweep
@@ -650,7 +695,7 @@ def test_a_live_lease_is_not_swept(desk: Desk) -> None:
     assert not desk.later(60).sweep()
 
 
-def test_the_batch_mates_of_a_poison_document_pay_nothing(desk: Desk) -> None:
+def test_items_claimed_with_a_poison_document_spend_nothing(desk: Desk) -> None:
     poison, mate = desk.enqueue(make_item(), make_item())
     claim = desk.claim()
     with at(desk.database) as tx:

@@ -18,10 +18,10 @@ from hypothesis.stateful import (
 
 from penstock.documents import Stage
 from penstock.errors import ErrorClass
+from penstock.queue.items import Claim, ItemStatus, WorkItem
+from penstock.queue.retry import default_rules
 from penstock.store.database import Database
 from penstock.store.schema import attempts, nodes, work_items
-from penstock.work.items import Claim, ItemStatus, WorkItem
-from penstock.work.retry import default_rules
 from tests.factories import NOON, Desk, add_node, at, make_fault, make_item, read_rows
 
 pytestmark = pytest.mark.both_databases

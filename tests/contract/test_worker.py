@@ -1,4 +1,4 @@
-"""The embeddable worker: what it makes of documents, what it tells, and how it stops."""
+"""The embeddable worker: results, events and status, start and stop."""
 
 import logging
 import shutil
@@ -15,9 +15,12 @@ import sqlalchemy as sa
 
 from penstock import Database, ExtractionWorker
 from penstock.documents import ExtractedText, Extraction, Stage
+from penstock.pipeline import worker as engine
 from penstock.store import database as store
+from penstock.store import retry
 from penstock.store.schema import nodes, work_items, workers
-from penstock.worker import QueueManager, extraction_worker, thread
+from penstock.worker import QueueManager
+from penstock.worker import worker as worker_module
 from tests.contract.worker_library import (
     SUFFIX,
     Heard,
@@ -91,7 +94,7 @@ def wait_for_beats(library: Library, count: int = 2) -> None:
         wait_until(lambda before=before: beats(library)[0].heartbeat_at > before)  # type: ignore[misc]
 
 
-# What becomes of documents
+# Results
 
 
 def test_documents_of_every_kind_become_text_that_is_found(
@@ -269,7 +272,7 @@ def test_two_failures_and_then_success(library: Library, hire: Hire) -> None:
 def test_a_hanging_document_is_stopped_and_really_tried_again(
     library: Library, hire: Hire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extraction_worker, "MIN_TIMEOUT_SECONDS", 0)
+    monkeypatch.setattr(worker_module, "MIN_TIMEOUT_SECONDS", 0)
     worker = hire(extraction_timeout=1.5)
     job_id = submit(worker, library.order("endless", fails=["hang"]))
     worker.start()
@@ -281,15 +284,19 @@ def test_a_hanging_document_is_stopped_and_really_tried_again(
 
 def test_a_document_that_kills_its_process_is_tried_again(library: Library, hire: Hire) -> None:
     worker = hire()
-    job_id = submit(worker, library.order("deadly", fails=["crash"]))
+    job_id = submit(worker, library.order("deadly", fails=["crash", "crash"]))
     worker.start()
     wait_for(worker, job_id, "complete")
-    [error] = worker.queue.get_errors(job_id)
-    assert error.error_type == "unknown"
-    assert "ended with exit code 7" in error.error_message
+    assert library.runs("deadly") == 3
+    errors = worker.queue.get_errors(job_id)
+    # A child that ends before the pool has heard that it began is replaced, and blames no document.
+    assert len(errors) in (1, 2)
+    for error in errors:
+        assert error.error_type == "unknown"
+        assert "ended with exit code 7" in error.error_message
 
 
-def test_a_job_out_of_retries_is_told_as_failed_once(library: Library, hire: Hire) -> None:
+def test_a_job_out_of_retries_is_reported_as_failed_once(library: Library, hire: Hire) -> None:
     worker = hire(max_retries=1)
     heard = Heard().listen(worker, "job_failed")
     job_id = submit(worker, library.order("hopeless", fails=["timeout"] * 9))
@@ -340,7 +347,7 @@ def test_extractors_that_cannot_be_loaded_cost_no_job_anything(
     library: Library, hire: Hire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = library.folder / "own_extractors.py"
-    monkeypatch.setattr(thread, "TROUBLE_SECONDS", 0.1)
+    monkeypatch.setattr(engine, "ERROR_SECONDS", 0.1)
     monkeypatch.setenv("PENSTOCK_EXTRACTORS", str(module))
     with Database(library.db.app.database.url) as db, hire(db) as worker:
         job_id = submit(worker, library.add())
@@ -376,7 +383,7 @@ def test_the_result_of_a_cancelled_job_is_not_written(library: Library, hire: Hi
     assert worker.get_status()["workers"][0]["current_job_id"] is None
 
 
-def test_a_job_released_while_it_runs_is_done_again_and_told_once(
+def test_a_job_released_while_it_runs_is_done_again_and_reported_once(
     library: Library, hire: Hire
 ) -> None:
     worker = hire(num_workers=2)
@@ -408,13 +415,15 @@ def test_a_job_of_a_dead_worker_is_taken_over_at_the_start(library: Library, hir
 def test_a_job_may_take_as_long_as_its_own_timeout_allows(
     library: Library, hire: Hire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, seconds in {"JOB_TIMEOUT": 0.5, "LEASE": 1, "HEARTBEAT": 0.2, "SWEEP": 0.2}.items():
+    # A lease that a busy machine does not let run out: it is to be lost by nothing but the timeout.
+    for name, seconds in {"JOB_TIMEOUT": 0.5, "LEASE": 60, "SWEEP": 0.2}.items():
         monkeypatch.setenv(f"PENSTOCK_{name}_SECONDS", str(seconds))
     gate = library.gate("long")
     with Database(library.db.app.database.url) as db, hire(db) as worker:
         job_id = submit(worker, library.order("long", gate=str(gate)))
         wait_until(lambda: library.runs("long") == 1)
-        wait_until(lambda: lease_length(library) > timedelta(seconds=3))
+        # Renewed two seconds after it was claimed; without a time of its own, for half a second.
+        wait_until(lambda: lease_length(library) > timedelta(seconds=60 + 2))
         gate.touch()
         wait_for(worker, job_id, "complete")
     assert library.runs("long") == 1
@@ -488,7 +497,8 @@ def test_a_stopped_worker_leaves_no_thread_and_no_process_behind(
     [child] = [int(pid) for pid in (library.folder / "endless.log").read_text().split()]
     assert worker.stop(timeout=30 if in_time else 0.1) == in_time
     wait_until(lambda: has_ended(child))
-    assert set(threading.enumerate()) <= threads
+    # A thread is still there for a moment after its last line.
+    wait_until(lambda: set(threading.enumerate()) <= threads)
     assert worker.get_status()["active_workers"] == 0
 
 
@@ -550,19 +560,30 @@ def test_a_paused_worker_can_be_stopped_and_stays_paused(library: Library, hire:
     wait_for(worker, job_id, "complete")
 
 
+def test_a_worker_that_is_started_paused_is_healthy(hire: Hire) -> None:
+    worker = hire()
+    worker.pause()
+    worker.start()
+    wait_until(lambda: worker.get_status()["workers"][0]["last_heartbeat"] is not None)
+    assert worker.is_paused()
+    assert worker.find_fault() is None
+
+
 def test_a_worker_waits_for_a_database_that_is_held_by_another(
     library: Library, hire: Hire, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(thread, "TROUBLE_SECONDS", 0.1)
+    monkeypatch.setattr(retry, "RETRY_SECONDS", 0.1)
     attachment_id = library.add()
     with Database(library.db.app.database.url, timeout=0.1) as db:
         worker = hire(db)
         with library.db.app.database.write():
             worker.start()
-            wait_until(lambda: "cannot start, trying again" in caplog.text)
+            wait_until(lambda: "trying again in 0.1 s" in caplog.text)
             assert worker.stop()
             worker.start()
-        wait_for(worker, submit(worker, attachment_id), "complete")
+        # By somebody who is as patient as usual: the worker now writes beside them.
+        job_id = queued(QueueManager(library.db).enqueue(attachment_id))
+        wait_for(worker, job_id, "complete")
         worker.stop()
 
 
@@ -595,7 +616,7 @@ def test_a_timeout_below_the_shortest_there_is_is_raised_with_a_warning(
     assert "extraction_timeout=3 is raised to 10 s" in caplog.text
 
 
-# What a worker tells
+# Events and status
 
 
 def test_unknown_attachments_are_refused_by_the_worker_too(library: Library, hire: Hire) -> None:
@@ -615,7 +636,7 @@ def test_a_second_enqueue_gives_no_job(library: Library, hire: Hire) -> None:
     assert worker.enqueue_batch([attachment_id]) == []
 
 
-def test_callbacks_hear_the_job_the_worker_and_the_result(library: Library, hire: Hire) -> None:
+def test_callbacks_get_the_job_the_worker_and_the_result(library: Library, hire: Hire) -> None:
     worker = hire()
     heard = Heard().listen(worker)
     attachment_id = library.add("paper.txt", "Mills grind corn.")
@@ -630,7 +651,7 @@ def test_callbacks_hear_the_job_the_worker_and_the_result(library: Library, hire
     assert result.text == "Mills grind corn."
 
 
-def test_an_error_in_a_callback_is_logged_and_no_more(
+def test_an_error_in_a_callback_is_only_logged(
     library: Library, hire: Hire, caplog: pytest.LogCaptureFixture
 ) -> None:
     worker = hire()
@@ -645,7 +666,7 @@ def test_an_error_in_a_callback_is_logged_and_no_more(
     assert "a callback for job_failed failed; the worker goes on" in caplog.text
 
 
-def test_events_of_the_worker_itself_are_told(hire: Hire) -> None:
+def test_events_of_the_worker_itself_are_reported(hire: Hire) -> None:
     worker = hire()
     heard = Heard().listen(
         worker, "worker_started", "worker_paused", "worker_resumed", "worker_stopped"
@@ -665,7 +686,15 @@ def test_an_event_that_does_not_exist_is_refused(hire: Hire) -> None:
         hire().on("job_done", logging.info)
 
 
-def test_the_status_tells_how_worker_and_queue_stand(library: Library, hire: Hire) -> None:
+def busy_threads(worker: ExtractionWorker) -> list[dict[str, Any]]:
+    return [one for one in worker.get_status()["workers"] if one["status"] == "processing"]
+
+
+def jobs_under_way(worker: ExtractionWorker) -> list[int | None]:
+    return [one["current_job_id"] for one in busy_threads(worker)]
+
+
+def test_the_status_describes_the_worker_and_the_queue(library: Library, hire: Hire) -> None:
     worker = hire(num_workers=2)
     idle = worker.get_status()
     assert (idle["running"], idle["paused"], idle["active_workers"]) == (False, False, 0)
@@ -676,11 +705,13 @@ def test_the_status_tells_how_worker_and_queue_stand(library: Library, hire: Hir
     worker.start()
     wait_for(worker, dead, "failed")
     wait_for(worker, late, "retry_pending")
+    # A thread is idle a moment after its job is committed, and names one a moment after its claim.
+    wait_until(lambda: jobs_under_way(worker) == [held])
     status = worker.get_status()
     assert (status["running"], status["num_workers"], status["active_workers"]) == (True, 2, 2)
     assert (status["queue_depth"], status["retry_pending"]) == (1, 1)
     assert (status["processing"], status["failed"], status["trouble"]) == (1, 1, None)
-    [busy] = [one for one in status["workers"] if one["status"] == "processing"]
+    [busy] = busy_threads(worker)
     assert busy["current_job_id"] == held
     assert busy["last_heartbeat"].utcoffset() == timedelta(0)
     gate.touch()
@@ -736,7 +767,7 @@ def test_heartbeats_carry_the_counts_of_their_worker(library: Library, hire: Hir
     assert counts() == [(1, 1, "stopped")]
 
 
-def test_a_worker_does_not_touch_or_hear_of_other_tenants_jobs(
+def test_a_worker_neither_processes_nor_reports_jobs_of_other_tenants(
     library: Library, hire: Hire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = queued(QueueManager(library.db).enqueue(library.add(content="a secret")))
@@ -749,9 +780,11 @@ def test_a_worker_does_not_touch_or_hear_of_other_tenants_jobs(
         worker.stop()
         assert heard.events == []
         assert known(QueueManager(library.db).get_job(job_id)).status == "pending"
-        everybodys = hire(theirs, all_tenants=True)
-        everybodys.start()
+        of_all_tenants = hire(theirs, all_tenants=True)
+        of_all_tenants.start()
         wait_until(lambda: library.text(1) == "a secret")
+        # Before its database is closed.
+        of_all_tenants.stop()
 
 
 def test_waiting_for_a_stop_waits_for_its_end(library: Library, hire: Hire) -> None:
@@ -772,7 +805,7 @@ def test_waiting_for_a_stop_waits_for_its_end(library: Library, hire: Hire) -> N
 def test_waiting_until_idle_ends_with_the_last_job(library: Library, hire: Hire) -> None:
     worker = hire(num_workers=2)
     jobs = worker.enqueue_batch([library.add(f"{number}.txt") for number in range(5)])
-    assert not worker.wait_until_idle(timeout=0.1), "nobody works"
+    assert not worker.wait_until_idle(timeout=0.1), "the worker has not started"
     worker.start()
     assert worker.wait_until_idle(timeout=60)
     assert {status_of(worker.queue, job_id) for job_id in jobs} == {"complete"}
@@ -793,7 +826,7 @@ def test_a_callback_about_a_job_that_died_by_rescues_may_stop_the_worker(
     assert heard.jobs("job_failed") == [job_id]
 
 
-def test_a_stop_takes_no_longer_than_its_timeout_and_one_grace(
+def test_a_stop_takes_no_longer_than_its_timeout_and_the_exit_time(
     library: Library, hire: Hire
 ) -> None:
     blocked, released = threading.Semaphore(0), threading.Event()
@@ -811,6 +844,6 @@ def test_a_stop_takes_no_longer_than_its_timeout_and_one_grace(
     started = time.monotonic()
     try:
         assert not worker.stop(timeout=0.1)
-        assert time.monotonic() - started < 2 * extraction_worker.EXIT_SECONDS
+        assert time.monotonic() - started < 2 * worker_module.EXIT_SECONDS
     finally:
         released.set()

@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from penstock import Database, ExtractionWorker
 from penstock.documents import Stage
 from penstock.errors import ErrorClass, StoreUnavailable
+from penstock.queue.items import ItemPayload, StageOrder, WorkItem
+from penstock.queue.queue import WorkQueue
 from penstock.store import database as store
-from penstock.store.schema import nodes, work_items
-from penstock.work.items import WorkItem
-from penstock.work.queue import WorkQueue
+from penstock.store.schema import nodes, texts, work_items
 from penstock.worker import QueueManager
 from tests.contract.worker_library import Library, known, queued, status_of
 from tests.factories import add_node, make_item
@@ -319,7 +319,7 @@ def test_one_failure_may_be_given_a_budget_of_its_own(
 ) -> None:
     job_id = enqueue(library, queue)
     queue.claim("worker")
-    queue.failed(job_id, "no patience", max_retries=0)
+    queue.failed(job_id, "no time left", max_retries=0)
     assert status_of(queue, job_id) == "failed"
 
 
@@ -357,7 +357,7 @@ def test_a_released_job_is_pending_again_and_has_lost_nothing(
     assert (job.status, job.retry_count, job.worker_id) == ("pending", 0, None)
 
 
-def test_whoever_held_a_released_job_can_no_longer_write(
+def test_the_worker_of_a_released_job_can_no_longer_write(
     library: Library, queue: QueueManager
 ) -> None:
     job_id = enqueue(library, queue)
@@ -407,7 +407,7 @@ def test_all_failed_jobs_are_retried_when_none_is_named(
     assert queue.get_failed_jobs() == []
 
 
-def test_ids_that_nobody_knows_change_nothing(queue: QueueManager) -> None:
+def test_unknown_ids_change_nothing(queue: QueueManager) -> None:
     assert queue.get_job(4711) is None
     assert queue.get_errors(4711) == []
     assert not queue.complete(4711)
@@ -515,6 +515,20 @@ def test_operators_see_jobs_and_texts_with_plain_sql(library: Library, queue: Qu
     assert attachment["extracted_text"] is None
 
 
+def test_operators_see_what_search_looks_through(library: Library) -> None:
+    attachment_id = library.add("weirs.txt")
+    with library.db.app.database.write() as tx:
+        text = {"seq": attachment_id, "title": "Weirs", "body": "how water is held back"}
+        tx.execute(sa.insert(texts).values(text))
+        found = tx.execute(sa.text("SELECT * FROM attachments_fts")).mappings().one()
+    assert dict(found) == {
+        "attachment_id": attachment_id,
+        "filename": "weirs.txt",
+        "title": "Weirs",
+        "extracted_text": "how water is held back",
+    }
+
+
 def test_only_completed_jobs_have_metrics(library: Library, queue: QueueManager) -> None:
     done, waiting = enqueue(library, queue, "a.txt"), enqueue(library, queue, "b.txt")
     queue.claim("worker")
@@ -594,6 +608,30 @@ def test_a_job_completed_by_hand_is_followed_by_the_next_stage(library: Library)
     assert queue.complete(job_id)
     following = known(queue.claim("worker"))
     assert (following.stage, following.attachment_id) == (Stage.EXTRACT, 1)
+
+
+def test_a_document_whose_extraction_is_dead_by_hand_is_embedded_all_the_same(
+    library: Library,
+) -> None:
+    queue = QueueManager(library.db, stages=tuple(Stage))
+    queued(queue.enqueue(library.add()))
+    assert queue.complete(known(queue.claim("worker")).id)
+    extract = known(queue.claim("worker"))
+    assert queue.failed(extract.id, "broken", "corruption")
+    following = known(queue.claim("worker"))
+    assert (following.stage, following.node_id) == (Stage.EMBED, extract.node_id)
+
+
+def test_a_node_that_is_only_to_be_embedded_is_not_extracted_by_hand(library: Library) -> None:
+    queue = QueueManager(library.db, stages=tuple(Stage))
+    tenant_id = library.db.tenant_id
+    with library.db.app.database.write() as tx:
+        node_id = add_node(tx, tenant_id=tenant_id)
+        payload = ItemPayload(order=StageOrder.EMBED_ONLY)
+        item = make_item(node_id, tenant_id=tenant_id, payload=payload)
+        library.db.app.queue.enqueue(tx, [item])
+    assert queue.complete(known(queue.claim("worker")).id)
+    assert known(queue.claim("worker")).stage is Stage.EMBED
 
 
 def test_a_job_that_could_not_be_completed_can_be_completed_later(

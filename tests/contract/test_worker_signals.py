@@ -182,7 +182,7 @@ def test_a_second_signal_ends_the_program_at_once(desk: Desk) -> None:
     assert desk.job().status == "processing"
 
 
-def test_a_job_that_outlives_the_patience_of_the_handlers_is_pending(desk: Desk) -> None:
+def test_a_job_that_outlasts_the_timeout_of_the_handlers_is_pending(desk: Desk) -> None:
     program = desk.run(
         PROGRAM + "register_signal_handlers(worker, timeout=0.5)\nworker.start()\nworker.wait()\n"
     )

@@ -1,4 +1,4 @@
-"""A library of small files for the embeddable worker; some say what shall happen to them."""
+"""A library of small files for the embeddable worker; some control their own extraction."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -12,9 +12,9 @@ import psutil
 import sqlalchemy as sa
 
 from penstock import Database, ExtractedText, ExtractionWorker, RawDocument, extractor
+from penstock.queue.items import ACTIVE_STATUSES
 from penstock.store.schema import nodes, work_items
-from penstock.text.registry import Extract, remove_extractor
-from penstock.work.items import ACTIVE_STATUSES
+from penstock.text.custom import Extract, remove_extractor
 from penstock.worker import Job, QueueManager
 from tests.together import wait_until
 
@@ -70,7 +70,7 @@ class Library:
 
 @dataclass
 class Heard:
-    """Everything a worker tells, in order."""
+    """Every event of a worker, in order."""
 
     events: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
 
@@ -123,6 +123,8 @@ def make_obedient() -> Extract:
         if failure == "raise":
             raise ValueError("bad day")
         if failure == "crash":
+            # As in tests/unit/isolation/misbehaving.py: not before the pool knows what it does.
+            time.sleep(0.5)
             os._exit(7)
         if failure == "import":
             import no_such_library  # type: ignore[import-not-found]  # noqa: F401
@@ -153,18 +155,18 @@ def queued(job_id: int | None) -> int:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process is gone, or waits only for somebody to take note of its end."""
+    """Whether a process is gone, or is a zombie."""
     try:
         return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
 
 
-def wait_for(worker: ExtractionWorker, job_id: int, status: str, seconds: float = 20.0) -> None:
+def wait_for(worker: ExtractionWorker, job_id: int, status: str, seconds: float = 60.0) -> None:
     wait_until(lambda: status_of(worker.queue, job_id) == status, seconds)
 
 
-def wait_for_all(worker: ExtractionWorker, seconds: float = 40.0) -> None:
+def wait_for_all(worker: ExtractionWorker, seconds: float = 60.0) -> None:
     """Until no job is active any more."""
     stats = worker.queue.get_queue_stats
     wait_until(lambda: not any(stats()[status] for status in ACTIVE_STATUSES), seconds)

@@ -8,16 +8,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from penstock.crawl.folder import FolderListing
+from penstock.crawl.files import FolderListing
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass
-from penstock.events.record import Event, record
-from penstock.operations.refresh import refresh_node
-from penstock.runs.lifecycle import begin_ingesting, open_run, take_run
-from penstock.runs.vocabulary import RunLease, SourceSpec
+from penstock.events import Event, record
+from penstock.operations.nodes import refresh_node
+from penstock.queue.items import ItemStatus
+from penstock.runs.lifecycle import open_run
+from penstock.runs.run import Run, SourceSpec
 from penstock.store.database import Database
 from penstock.store.schema import events, extractions, model_calls, nodes, work_items
-from penstock.work.items import ItemStatus
 from tests.contract.api.service import RESUME
 from tests.contract.ingestion import Workplace, make_text
 
@@ -26,6 +26,8 @@ BROKEN = "it is broken beyond repair"
 
 class Workshop(Workplace):
     """A workplace of any tenant, with a source of a name that people would give."""
+
+    lease_seconds = 3600
 
     def __init__(
         self, database: Database, home: Path, tenant: str = "acme", source: str = "papers"
@@ -37,13 +39,10 @@ class Workshop(Workplace):
         folders.mkdir(exist_ok=True)
         self.folder = Path(tempfile.mkdtemp(dir=folders))
 
-    def open(self, *, profile: str | None = None, force: bool = False) -> RunLease:
+    def record_run(self, profile: str | None, force: bool) -> Run:
         listing = FolderListing(self.folder)
         spec = SourceSpec(self.tenant, self.source, listing.kind, listing.location)
-        run = open_run(self.database, spec, profile=profile, force=force)
-        lease = take_run(self.database, run.id, lease_seconds=3600)
-        begin_ingesting(self.database, lease, None)
-        return lease
+        return open_run(self.database, spec, profile=profile, force=force)
 
     def say(self, run_id: int, *messages: str, **values: Any) -> None:
         """Lines of a run's log, one after the other."""

@@ -3,7 +3,7 @@
 import pytest
 import sqlalchemy as sa
 
-from penstock.runs.vocabulary import Change, DocumentStatus
+from penstock.runs.run import Change, DocumentStatus
 from penstock.store.schema import run_documents, work_items
 from tests.dashboard.furnishing import BROKEN, Furnished, Workshop
 from tests.dashboard.pages import HOST, Exhibit, Pages, Shown
@@ -67,11 +67,11 @@ def test_forms_lead_to_where_something_answers(exhibit: Exhibit) -> None:
     [
         ("/ui/runs", "penstock ingest SOURCE"),
         ("/ui/runs?before=1", "No older runs"),
-        ("/ui/search", "Type a few words"),
+        ("/ui/search", "combines keyword and semantic search"),
         ("/ui/search?q=nothing+like+this&mode=text", "Try fewer words"),
         ("/ui/queues", "penstock worker"),
-        ("/ui/queues", "so nothing is stuck"),
-        ("/ui/queues", "until somebody replays it"),
+        ("/ui/queues", "No jobs in processing"),
+        ("/ui/queues", "until they are replayed"),
         ("/ui/cost", "GROQ_API_KEY"),
     ],
 )
@@ -139,7 +139,7 @@ def test_documents_of_a_run_are_filtered_by_the_form_of_the_page(exhibit: Exhibi
         filled = {"change": "", "status": "", "text": "", **asked}
         found = exhibit.pages.look(path, params=filled)
         names = found.texts("div[aria-label='Documents of this run'] tbody td:first-child")
-        assert bool(names) != ("No document fits this filter." in found.words)
+        assert bool(names) != ("No documents match this filter." in found.words)
         return names
 
     assert len(shown()) == 7

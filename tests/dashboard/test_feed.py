@@ -13,7 +13,7 @@ import pytest
 
 from entrypoints.dashboard import feed as feed_module
 from entrypoints.dashboard.feed import Feeds
-from penstock.bootstrap import App
+from penstock.app import App
 from penstock.errors import StoreUnavailable
 from penstock.runs.lifecycle import abort_run
 from penstock.store.database import Database
@@ -268,6 +268,23 @@ def test_the_last_viewer_takes_the_feed_along(studio: Studio) -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("steps", range(8))
+def test_a_viewer_that_leaves_in_the_moment_of_a_change_is_gone(studio: Studio, steps: int) -> None:
+    async def scene() -> None:
+        viewer = asyncio.create_task(Watcher(studio).watch())
+        await until(lambda: bool(studio.feeds._feeds))
+        feed = studio.feeds._feeds[studio.run_id]
+        await until(lambda: bool(feed._changed._waiters))
+        feed._version += 1
+        await feed._notify()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        viewer.cancel()
+        await until(lambda: studio.feeds._feeds == {})
+
+    play(scene)
+
+
 def test_a_database_that_fails_breaks_the_stream_and_the_next_viewer_goes_on(
     studio: Studio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,7 +317,7 @@ def test_a_stream_ends_with_the_token_it_was_asked_for_with(studio: Studio) -> N
     async def scene() -> None:
         watcher = Watcher(studio)
         with studio.feeds.joined(studio.run_id) as feed:
-            await watcher.take(feed.follow(0, until=time.time() + 0.5))
+            await watcher.take(feed.follow(0, until=time.time() + 3))
         assert watcher.numbers == studio.log()
         assert "end" not in watcher.events
 

@@ -21,13 +21,13 @@ ELSEWHERE = (
 FROM_HERE = {"Origin": "http://127.0.0.1", "Sec_Fetch_Site": "same-origin"}
 # In an order in which none takes away what the next one needs.
 DONE = {
-    "/ui/queues/dead-letters": "1 dead letter",
+    "/ui/queues/dead-letters": "Retrying 1 failed",
     "/ui/runs/{run_id}/retry": "1 of 1 failed job",
-    "/ui/queues/jobs/{job_id}/retry": "starts over",
-    "/ui/documents/{node_id}/refresh": "is queued",
-    "/ui/runs/{run_id}/abort": "is aborted",
-    "/ui/documents/{node_id}/delete": "is deleted",
-    "/ui/tenant": "You look at tenant globex",
+    "/ui/queues/jobs/{job_id}/retry": "restarted",
+    "/ui/documents/{node_id}/refresh": "queued",
+    "/ui/runs/{run_id}/abort": "aborted",
+    "/ui/documents/{node_id}/delete": "Document deleted",
+    "/ui/tenant": "Switched to tenant globex",
 }
 
 
@@ -46,7 +46,7 @@ def test_a_form_without_the_secret_of_its_session_does_nothing(
 
     for wrong in ({}, {"csrf": ""}, {"csrf": "x" * 43}, {"csrf": right[:-1]}, {"csrf": "é" * 43}):
         shown = pages.send_raw(path, {**fields, **wrong}, 403)
-        assert "load the page again" in shown.words
+        assert "reload the page" in shown.words
     pages.http.cookies.clear()
     pages.send_raw(path, {**fields, "csrf": right}, 403)
     pages.send_raw(path, {**fields, "csrf": ""}, 403)

@@ -33,7 +33,7 @@ def test_pages_are_not_shown_under_a_strange_name(exhibit: Exhibit, host: str) -
     pages, acme = exhibit.pages, exhibit.acme
     for route in sorted(EVERY_PAGE - OPEN_PAGES):
         shown = pages.look(path_of(route, acme), 403, headers={"Host": host})
-        assert "ask it as localhost" in shown.words
+        assert "use localhost" in shown.words
         assert "papers" not in shown.words
 
 

@@ -23,4 +23,4 @@ def test_a_document_that_went_back_to_an_earlier_text(
     fields = shown.texts("[aria-label='Extracted fields'] .chips li")
     assert "Python" in fields
     assert "Java" not in fields
-    assert "was there already" in shown.words
+    assert "reused from an earlier extraction" in shown.words

@@ -81,7 +81,7 @@ def test_a_token_is_never_in_an_address_nor_on_a_page(guarded: Pages) -> None:
     [
         ({"key": "another-secret-that-is-long-enough-012345"}, "not valid"),
         ({"exp": 1_700_000_000}, "expired"),
-        ({"tenant": None}, "names no tenant"),
+        ({"tenant": None}, "no valid tenant"),
         ({"algorithm": "HS512", "key": "x" * 64}, "signed with HS256"),
         ("nonsense", "not valid"),
         ("", "send a token"),
@@ -152,8 +152,8 @@ def test_whoever_signs_out_is_a_stranger_again(guarded: Pages) -> None:
     guarded.send("/ui/logout")
 
     assert "penstock_session" not in guarded.http.cookies
-    assert "You are signed out." in guarded.look("/ui/login").words
-    assert "You are signed out." not in guarded.look("/ui/login").words, "it is said once"
+    assert "Signed out." in guarded.look("/ui/login").words
+    assert "Signed out." not in guarded.look("/ui/login").words, "it is said once"
     assert guarded.http.get("/ui/runs").status_code == 303
 
 

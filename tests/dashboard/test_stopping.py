@@ -30,4 +30,4 @@ def test_a_server_stops_although_somebody_looks_at_a_run(tmp_path: Path) -> None
             assert response.status_code == 200
             next(response.iter_lines())
             server.process.send_signal(signal.SIGTERM)
-            server.process.wait(timeout=30)
+            server.process.wait(timeout=60)

@@ -121,4 +121,4 @@ def test_a_tenant_may_have_any_visible_name(exhibit: Exhibit) -> None:
     shown = pages.look("/ui/runs")
 
     assert shown.attributes("#tenant", "value") == [name]
-    assert shown.texts(".said") == [f"You look at tenant {name}."]
+    assert shown.texts(".said") == [f"Switched to tenant {name}."]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from entrypoints.local.prefect_server import ServerAddress
 from tests.preloaded import PRELOADED, Started
 
 LIMIT_SECONDS = 400
@@ -37,14 +38,14 @@ class CommandLine:
     """`penstock` with a home, and perhaps a Prefect server, of its own."""
 
     home: Path
-    api_url: str | None = None
+    prefect: ServerAddress | None = None
     settings: dict[str, str] = field(default_factory=dict)
 
     def run(self, *arguments: str | Path) -> Done:
         return self.run_in(self.home.parent, *arguments)
 
     def run_in(self, folder: Path, *arguments: str | Path) -> Done:
-        if self.api_url is None and _STARTS_PREFECT & set(map(str, arguments)):
+        if self.prefect is None and _STARTS_PREFECT & set(map(str, arguments)):
             return self.run_anew(folder, *arguments)
         started = self.start(*arguments, folder=folder)
         out, err = started.communicate(timeout=LIMIT_SECONDS)
@@ -75,8 +76,9 @@ class CommandLine:
         foreign = ("PENSTOCK_", "PREFECT_", "EXTRACTION_", "EMBEDDING_", "GROQ_", "REDIS_")
         own = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
         own |= {"PENSTOCK_HOME": str(self.home), "COLUMNS": "160", **self.settings}
-        if self.api_url is not None:
-            own["PREFECT_API_URL"] = self.api_url
+        if self.prefect is not None:
+            own["PREFECT_API_URL"] = self.prefect.api_url
+            own["PREFECT_API_AUTH_STRING"] = self.prefect.auth_string
         return own
 
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.launcher.prefect_server import ServerAddress
+from entrypoints.local.prefect_server import ServerAddress
 from tests.e2e.commands import CommandLine
 
 
 @pytest.fixture
 def penstock(tmp_path: Path, prefect_server: ServerAddress) -> CommandLine:
     """A home of this test alone, on the tests' Prefect server."""
-    return CommandLine(tmp_path / "home", prefect_server.api_url)
+    return CommandLine(tmp_path / "home", prefect_server)

@@ -1,20 +1,27 @@
 """What people really give it, and what they are told."""
 
+import json
 import os
 import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
 from penstock.testing import GroqServer, Reply, hang
-from tests.e2e.commands import CommandLine, Done, end
+from tests.e2e.commands import LIMIT_SECONDS, CommandLine, Done, end
+from tests.preloaded import Started
 from tests.together import wait_until
 
 PROSE = "A keeper of weirs explains, at some length, how water is held back and when it is let go. "
 DOCUMENTS = 40
+# One second and five are promised; ten times as much on a machine that other programs keep busy.
+SAID_SECONDS, ENDED_SECONDS = 10.0, 50.0
+STOPPING = "stopping, a second Ctrl-C stops at once"
 
 
 def good(folder: Path, name: str = "good.txt") -> Path:
@@ -44,7 +51,7 @@ def test_a_source_that_cannot_be_used_is_told_in_the_shape_of_a_report(
 def test_a_home_that_cannot_be_made_is_named(penstock: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
 
-    told = CommandLine(tmp_path / "file" / "home", penstock.api_url).run_in(tmp_path, "status")
+    told = CommandLine(tmp_path / "file" / "home", penstock.prefect).run_in(tmp_path, "status")
 
     assert told.code == 1
     assert "PENSTOCK_HOME" in told.err
@@ -124,9 +131,6 @@ def test_bad_files_are_errors_of_their_own_and_the_rest_goes_on(
 def test_a_url_that_is_not_there_is_an_error_of_that_document(
     penstock: CommandLine, tmp_path: Path
 ) -> None:
-    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-    from threading import Thread
-
     class Site(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             found = self.path == "/here"
@@ -146,8 +150,8 @@ def test_a_url_that_is_not_there_is_an_error_of_that_document(
         urls = tmp_path / "urls.txt"
         urls.write_text(f"# two pages\n{base}/here\n{base}/gone\n")
         allowed = {"PENSTOCK_ALLOW_PRIVATE_ADDRESSES": "true", "PENSTOCK_CRAWL_DELAY_SECONDS": "0"}
-        told = CommandLine(penstock.home, penstock.api_url, allowed).run("ingest", urls, "--json")
-        forbidden = CommandLine(tmp_path / "other", penstock.api_url).run("ingest", urls, "--json")
+        told = CommandLine(penstock.home, penstock.prefect, allowed).run("ingest", urls, "--json")
+        forbidden = CommandLine(tmp_path / "other", penstock.prefect).run("ingest", urls, "--json")
     finally:
         server.shutdown()
         server.server_close()
@@ -237,33 +241,194 @@ def test_a_second_run_of_the_same_source_is_refused_while_the_first_goes_on(
     assert "run 1 " in second.json["error"]
 
 
-def test_a_run_that_was_told_to_stop_is_gone_on_with_by_the_next_start(
-    slow: CommandLine, models: GroqServer, tmp_path: Path
-) -> None:
-    folder = many(tmp_path / "docs")
-    stopped = interrupt(slow, models, folder, signal.SIGTERM)
+def hung(slow: CommandLine, models: GroqServer, folder: Path) -> Started:
+    """A run with some documents done, and models that say no more to what they were asked."""
+    started = slow.start("ingest", folder, "--json")
+    wait_until(lambda: models.count(status=200) > 4)
+    models.always(None, hang())
+    wait_until(lambda: models.count() - models.count(status=200) >= 2)
+    return started
 
-    again = slow.run("ingest", folder, "--json")
 
-    assert stopped.code != 0
+def hear(started: Started, sentence: str) -> None:
+    """Wait until it says so on standard error."""
+    for line in started.stderr:
+        if sentence in line:
+            return
+    pytest.fail(f"it never said: {sentence}")
+
+
+def check_taken_up(slow: CommandLine, *command: str | Path) -> None:
+    """The same run is gone on with, and ends with exact counts."""
+    again = slow.run(*command, "--json")
+
+    assert again.code == 0, again
     assert again.json["run_id"] == 1
-    assert again.json["counts"]["ready"] == DOCUMENTS
+    assert again.json["status"] == "finished"
+    assert again.json["counts"] == {
+        "ready": DOCUMENTS,
+        "error": 0,
+        "skipped": 0,
+        "expired": 0,
+        "pending": 0,
+    }
+    assert slow.run("status", "--json").json["work"]["processing"] == 0
 
 
-def test_an_interrupted_run_is_aborted_and_the_next_one_takes_its_documents(
-    slow: CommandLine, models: GroqServer, tmp_path: Path
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+)
+def test_an_interrupted_run_stops_soon_and_is_resumed(
+    slow: CommandLine, models: GroqServer, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    started = hung(slow, models, many(tmp_path / "docs"))
+
+    began = time.monotonic()
+    started.send_signal(number)
+    hear(started, STOPPING)
+    said_after = time.monotonic() - began
+    out, err = started.communicate(timeout=LIMIT_SECONDS)
+    ended_after = time.monotonic() - began
+
+    assert said_after < SAID_SECONDS
+    assert ended_after < ENDED_SECONDS
+    assert started.wait() == code, err
+    assert "Traceback" not in err
+    told = json.loads(out)
+    assert told["status"] == "ingesting"
+    assert "penstock resume 1" in told["error"]
+    assert slow.run("runs", "--json").json[0]["status"] == "ingesting"
+    assert slow.run("status", "--json").json["work"]["processing"] == 0, "all was given back"
+    models.always(None, Reply())
+    check_taken_up(slow, "resume", "1")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_is_gone_on_with_by_the_next_ingest_of_its_source(
+    slow: CommandLine, models: GroqServer, tmp_path: Path, number: signal.Signals
 ) -> None:
     folder = many(tmp_path / "docs")
-    stopped = interrupt(slow, models, folder, signal.SIGINT)
+    stopped = interrupt(slow, models, folder, number)
 
-    again = slow.run("ingest", folder, "--json")
+    assert stopped.code == 128 + number, stopped
+    check_taken_up(slow, "ingest", folder)
 
-    assert stopped.code == 1
-    assert stopped.json["status"] == "aborted"
-    runs = slow.run("runs", "--json").json
-    assert [run["status"] for run in runs] == ["finished", "aborted"]
-    assert sum(runs[1]["counts"].values()) <= DOCUMENTS
-    assert again.json["counts"]["ready"] + again.json["counts"]["skipped"] == DOCUMENTS
+
+@pytest.fixture
+def slow_site() -> Iterator[tuple[str, Event]]:
+    """A site that gives five pages and holds back the others until the event is set."""
+    released = Event()
+
+    class Site(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            number = self.path.rpartition("/")[2]
+            if number.isdigit() and int(number) >= 5:
+                released.wait(60)
+            self.send_response(200 if number.isdigit() else 404)
+            self.send_header("Content-Type", "text/plain")
+            self.end_headers()
+            if number.isdigit():
+                self.wfile.write(f"{PROSE * 2} This is number {number}.".encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, *_: object) -> None:
+            """Whoever asked was ended, and is not there any more."""
+
+    server = Server(("127.0.0.1", 0), Site)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}", released
+    released.set()
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("second", [False, True], ids=["one interrupt", "two interrupts"])
+def test_what_cannot_be_cut_off_is_not_waited_for_and_the_run_is_resumed(
+    slow: CommandLine,
+    models: GroqServer,
+    slow_site: tuple[str, Event],
+    tmp_path: Path,
+    second: bool,
+) -> None:
+    url, released = slow_site
+    allowed = {"PENSTOCK_ALLOW_PRIVATE_ADDRESSES": "true", "PENSTOCK_CRAWL_DELAY_SECONDS": "0"}
+    line = replace(slow, settings=slow.settings | allowed)
+    urls = tmp_path / "urls.txt"
+    urls.write_text("".join(f"{url}/{number}\n" for number in range(DOCUMENTS)))
+    started = line.start("ingest", urls)
+    wait_until(lambda: models.count() >= 1)
+
+    began = time.monotonic()
+    started.send_signal(signal.SIGINT)
+    if second:
+        hear(started, STOPPING)
+        started.send_signal(signal.SIGINT)
+    _, err = started.communicate(timeout=LIMIT_SECONDS)
+
+    assert time.monotonic() - began < ENDED_SECONDS
+    assert started.wait() == 130, err
+    assert "penstock resume 1" in err
+    released.set()
+    models.always(None, Reply())
+    check_taken_up(line, "resume", "1")
+
+
+def test_a_run_whose_start_is_interrupted_is_resumed(
+    slow: CommandLine, models: GroqServer, tmp_path: Path
+) -> None:
+    """While the command waits for the Prefect server that it starts, nothing is begun yet."""
+    models.always(None, Reply())
+    own = {name: value for name, value in slow.settings.items() if name != "PREFECT_HOME"}
+    alone = replace(slow, prefect=None, settings=own)
+    started = alone.start("ingest", many(tmp_path / "docs"))
+    hear(started, "starting the Prefect server")
+
+    began = time.monotonic()
+    started.send_signal(signal.SIGINT)
+    _, err = started.communicate(timeout=LIMIT_SECONDS)
+
+    assert time.monotonic() - began < ENDED_SECONDS
+    assert started.wait() == 130, err
+    assert STOPPING in err
+    assert "penstock resume 1" in err
+    check_taken_up(slow, "resume", "1")
+    alone.run("down")
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+)
+def test_an_interrupted_backfill_stops_soon_and_is_gone_on_with(
+    slow: CommandLine, models: GroqServer, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    models.always(None, Reply())
+    assert slow.run("ingest", many(tmp_path / "docs")).code == 0
+    asked = models.count()
+    models.always(None, hang())
+    later = replace(slow, settings=slow.settings | {"EXTRACTION_VERSION": "2.0.0"})
+    started = later.start("backfill", "--reason", "outdated")
+    wait_until(lambda: models.count() > asked)
+
+    began = time.monotonic()
+    started.send_signal(number)
+    hear(started, STOPPING)
+    out, err = started.communicate(timeout=LIMIT_SECONDS)
+
+    assert time.monotonic() - began < ENDED_SECONDS
+    assert started.wait() == code, err
+    assert "the same command goes on" in err
+    assert "Traceback" not in err
+    assert out == ""
+    assert later.run("status", "--json").json["work"]["processing"] == 0, "all was given back"
+    models.always(None, Reply())
+    again = later.run("backfill", "--reason", "outdated", "--json")
+    assert (again.code, again.json["enqueued"]) == (0, DOCUMENTS), again
+    assert again.json["id"] == 1
 
 
 def test_a_killed_run_is_taken_up_again_and_loses_nothing(
@@ -278,6 +443,9 @@ def test_a_killed_run_is_taken_up_again_and_loses_nothing(
     line = replace(slow, settings=slow.settings | short)
     interrupt(line, models, folder, signal.SIGKILL)
     time.sleep(2.1)  # the lease itself, not a guess: two seconds and a bit
+    # Those of the next one do not run out, however busy the machine is.
+    quick = {"PENSTOCK_SWEEP_SECONDS": "0.5"}
+    line = replace(slow, settings=slow.settings | quick)
 
     again = line.run("ingest", folder, "--json")
 

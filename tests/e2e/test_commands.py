@@ -1,11 +1,12 @@
 """Every command, for people and for programs."""
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.commands import CommandLine
+from tests.e2e.commands import CommandLine, Done
 
 PROSE = (
     "{name} has 8 years of experience as a Data Engineer and looks after sluice gates with Python, "
@@ -90,6 +91,38 @@ def test_tenants_do_not_see_each_other(penstock: CommandLine, tmp_path: Path) ->
     assert penstock.run("run", "1").code == 1
 
 
+def test_no_document_steers_the_terminal(penstock: CommandLine, tmp_path: Path) -> None:
+    evil = "\x1b]0;pwned\x07\x1b[2J\x9b2J\u202e[link=x]"
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / f"a{evil}.txt").write_text(f"Agnes{evil}\n\n" + PROSE.format(name=f"Agnes{evil}"))
+    (folder / f"b{evil}.pdf").write_bytes(b"")
+
+    def run(*arguments: str | Path) -> Done:
+        told = penstock.run(*arguments)
+        assert told.code == 0, told.err
+        obeyed = re.findall("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", told.out + told.err)
+        assert obeyed == [], arguments
+        return told
+
+    assert "pwned" in run("ingest", folder).out
+    nodes = run("nodes", "--json").json
+    assert {node["external_id"] for node in nodes} == {f"a{evil}.txt", f"b{evil}.pdf"}
+    (good,) = [node["id"] for node in nodes if node["external_id"].endswith(".txt")]
+    for command in (
+        ["nodes"],
+        ["show", good],
+        ["search", "sluice gates"],
+        ["runs"],
+        ["run", "1"],
+        ["logs", "1"],
+        ["jobs", "list", "--status", "failed"],
+        ["source", "test", folder],
+    ):
+        assert run(*command).out
+        run(*command, "--json")
+
+
 def test_failed_documents_are_reported_and_fatal_only_when_strict(
     penstock: CommandLine, tmp_path: Path
 ) -> None:
@@ -113,14 +146,15 @@ def test_every_command_explains_itself(penstock: CommandLine, command: str) -> N
     assert "Usage" in told.out
 
 
-def test_quick_commands_import_neither_prefect_nor_numpy(penstock: CommandLine) -> None:
+def test_status_and_text_search_import_no_heavy_library(penstock: CommandLine) -> None:
     program = (
         "import sys; from entrypoints.cli.main import app\n"
         "try: app(['status', '--json'])\n"
         "except SystemExit: pass\n"
         "try: app(['search', 'word', '--mode', 'text'])\n"
         "except SystemExit: pass\n"
-        "assert not {'prefect', 'numpy', 'alembic'} & set(sys.modules), 'slow'\n"
+        "heavy = {'prefect', 'numpy', 'alembic', 'fastapi', 'trafilatura', 'pdfplumber'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
     penstock.run("status")
 
@@ -137,16 +171,31 @@ def test_quick_commands_import_neither_prefect_nor_numpy(penstock: CommandLine) 
     assert done.returncode == 0, done.stderr
 
 
+def test_doctor_says_that_prefect_refuses_the_credentials(penstock: CommandLine) -> None:
+    assert penstock.prefect is not None
+    stranger = CommandLine(penstock.home, settings={"PREFECT_API_URL": penstock.prefect.api_url})
+
+    told = stranger.run("doctor")
+
+    assert told.code == 1
+    assert "set PREFECT_API_AUTH_STRING" in told.out
+    assert f"Prefect API: {penstock.prefect.api_url}" in penstock.run("doctor").out
+    assert penstock.prefect.auth_string not in told.out + told.err
+
+
 def test_doctor_names_each_failure_and_what_to_do(penstock: CommandLine) -> None:
     broken = CommandLine(
         penstock.home,
-        "http://127.0.0.1:9/api",
-        {"REDIS_URL": "redis://:hidden@127.0.0.1:9/0", "GROQ_API_KEY": "hidden-key"},
+        settings={
+            "PREFECT_API_URL": "http://127.0.0.1:9/api",
+            "REDIS_URL": "redis://:hidden@127.0.0.1:9/0",
+            "GROQ_API_KEY": "hidden-key",
+        },
     )
 
     told = broken.run("doctor")
 
     assert told.code == 1
     assert "unset REDIS_URL" in told.out
-    assert "unset it to have a local server started" in told.out
+    assert "unset it to use a local server" in told.out
     assert "hidden" not in told.out + told.err

@@ -1,5 +1,6 @@
 """The demo, as a newcomer runs it: nothing given, a Prefect server of its own, twice."""
 
+import base64
 import json
 import os
 import subprocess
@@ -13,8 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from penstock.launcher.prefect_server import PrefectServer, ServerAddress
-from penstock.launcher.processes import wait_until
+from entrypoints.local.prefect_server import PrefectServer, ServerAddress
+from entrypoints.local.processes import wait_until
 from tests.e2e.commands import CommandLine, Done
 from tests.together import quickest
 
@@ -69,7 +70,9 @@ def test_nothing_frightening_is_on_the_screen(first: Done, second: Done) -> None
 
 def test_the_second_demo_says_that_nothing_changed_and_does_nothing(second: Done) -> None:
     assert second.code == 0, second.err
-    assert "Nothing changed since the last time: no extraction, no embedding." in second.out
+    assert (
+        "Nothing has changed since the last run: nothing was extracted or embedded." in second.out
+    )
     assert "0 extracted (0 more reused), 0 embedded" in second.out
 
 
@@ -105,14 +108,22 @@ def address(server: PrefectServer) -> ServerAddress:
     return found
 
 
-def fetch(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=30) as answer:
+def fetch(url: str, auth_string: str | None = None) -> bytes:
+    request = urllib.request.Request(url)
+    if auth_string is not None:
+        token = base64.b64encode(auth_string.encode()).decode()
+        request.add_header("Authorization", f"Basic {token}")
+    with urllib.request.urlopen(request, timeout=30) as answer:
         content: bytes = answer.read()
     return content
 
 
-def fetch_json(url: str) -> Any:
-    return json.loads(fetch(url))
+def fetch_json(url: str, auth_string: str | None = None) -> Any:
+    return json.loads(fetch(url, auth_string))
+
+
+def ask(address: ServerAddress, path: str) -> Any:
+    return fetch_json(f"{address.api_url}{path}", address.auth_string)
 
 
 def connections_of(address: ServerAddress) -> list[Any]:
@@ -130,13 +141,13 @@ def test_its_interface_is_served_and_talks_to_its_own_port(address: ServerAddres
 
 
 def test_it_sends_no_usage_statistics(address: ServerAddress) -> None:
-    settings = fetch_json(f"{address.api_url}/admin/settings")
+    settings = ask(address, "/admin/settings")
     assert settings["server"]["analytics_enabled"] is False
 
 
 def test_its_catalogue_of_workers_comes_from_its_own_copy(address: ServerAddress) -> None:
     began = time.monotonic()
-    catalogue = fetch_json(f"{address.api_url}/collections/views/aggregate-worker-metadata")
+    catalogue = ask(address, "/collections/views/aggregate-worker-metadata")
     assert "process" in catalogue["prefect"]
     assert time.monotonic() - began < 30
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from fpdf import FPDF
 
+from entrypoints.local.processes import free_port
 from tests.e2e.commands import CommandLine
 from tests.pages import ROOT
 
@@ -56,7 +57,9 @@ def run(code: str, folder: Path) -> "subprocess.CompletedProcess[str]":
 )
 def test_examples_run_one_after_the_other(page: str, said: str, tmp_path: Path) -> None:
     make_pdf(tmp_path / "paper.pdf", "Mills grind corn")
-    found = [code.replace("/path/to/", "") for code in blocks(page)]
+    # A port of its own: another run of the tests may be at the same page.
+    port = str(free_port())
+    found = [code.replace("/path/to/", "").replace("8765", port) for code in blocks(page)]
     assert found
     told = [run(code, tmp_path) for code in found]
     assert [done.returncode for done in told] == [0] * len(found), told

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from penstock.bootstrap import App, open_app
+from penstock.app import App, open_app
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass
+from penstock.queue.items import Claim, NewItem
 from penstock.settings import load_settings
-from penstock.store.identifiers import new_node_id
+from penstock.store.database import new_node_id
 from penstock.store.schema import workers
-from penstock.work.items import Claim, NewItem
 from tests.e2e.commands import CommandLine
 
 BROKEN = Fault(ErrorClass.CORRUPTION, "the file is broken")
@@ -113,7 +113,7 @@ def test_all_means_all_however_many_there_are(penstock: CommandLine, app: App) -
 
 
 def test_stuck_jobs_and_lost_workers_are_found(penstock: CommandLine, app: App) -> None:
-    assert "all clear: no job is processing" in penstock.run("jobs", "stuck").out
+    assert "no job is processing" in penstock.run("jobs", "stuck").out
     assert "no workers" in penstock.run("workers").out
     job = enqueue(app)
     hold(app, job)

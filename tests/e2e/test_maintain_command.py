@@ -5,7 +5,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from penstock.bootstrap import open_app
+from penstock.app import open_app
 from penstock.settings import load_settings
 from penstock.store.schema import events
 from tests.e2e.commands import CommandLine

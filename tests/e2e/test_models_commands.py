@@ -97,13 +97,15 @@ def test_a_killed_run_repeats_no_call_that_was_answered(
     server.always(None, hang(), when="Chandra")
     process = quick.start("ingest", folder)
     try:
-        wait_until(lambda: server.count() == 3 and kept_answers(models.home) == 2, 60)
+        wait_until(lambda: server.count() >= 3 and kept_answers(models.home) == 2, 60)
     finally:
         end(process, signal.SIGKILL)
     server.reset()
-    wait_until(lambda: is_abandoned(models.home), 20)
+    wait_until(lambda: is_abandoned(models.home), 60)
+    # The leases of the next one do not run out, however busy the machine is.
+    patient = {"PENSTOCK_SWEEP_SECONDS": "0.5"}
 
-    resumed = quick.run("resume", "1", "--json")
+    resumed = replace(models, settings=models.settings | patient).run("resume", "1", "--json")
 
     assert resumed.code == 0, resumed.err
     assert resumed.json["counts"]["ready"] == 3

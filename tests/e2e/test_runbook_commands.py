@@ -19,12 +19,13 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from penstock.bootstrap import App, open_app
+from entrypoints.local.postgres import PostgresServer
+from entrypoints.local.prefect_server import ServerAddress
+from entrypoints.local.valkey import ValkeyServer
+from penstock.app import App, open_app
 from penstock.documents import Fault
 from penstock.errors import ErrorClass
-from penstock.launcher.postgres import PostgresServer
-from penstock.launcher.prefect_server import ServerAddress
-from penstock.launcher.valkey import ValkeyServer
+from penstock.runs.execute import open_source_run
 from penstock.settings import load_settings
 from penstock.store.database import Database
 from tests.e2e.commands import CommandLine, Done
@@ -77,7 +78,7 @@ class Installation:
         if re.search(r"penstock (resume|runs abort)", line):
             folder = Path(tempfile.mkdtemp(dir=self.command.home.parent))
             write_documents(folder / "cvs", 2)
-            return self.app.open_run(str(folder / "cvs"), "default").id
+            return open_source_run(self.app.sources, str(folder / "cvs"), "default").id
         return 1
 
     def job_for(self, line: str) -> int:
@@ -177,7 +178,7 @@ def installation(
             "PENSTOCK_TEXT_PROCESSES": "1",
             "REDIS_URL": redis_url,
         }
-        command = CommandLine(folder / "home", prefect_server.api_url, settings)
+        command = CommandLine(folder / "home", prefect_server, settings)
         write_documents(folder / "cvs", 3)
         ingested = command.run("ingest", folder / "cvs")
         assert ingested.code == 0, ingested

@@ -16,10 +16,10 @@ from typing import Any
 import httpx
 import pytest
 
-from penstock.bootstrap import open_app
-from penstock.events.record import Event, record
+from penstock.app import open_app
+from penstock.events import Event, record
 from penstock.runs.lifecycle import abort_run, open_run
-from penstock.runs.vocabulary import SourceSpec
+from penstock.runs.run import SourceSpec
 from penstock.settings import load_settings
 from tests.contract.api.tokens import SECRET, as_tenant
 from tests.e2e.commands import CommandLine
@@ -144,7 +144,7 @@ def test_addresses_that_others_reach_need_tokens(home: Path) -> None:
     guarded = CommandLine(home, settings=QUICK | {"PENSTOCK_API_JWT_SECRET": SECRET})
     with serving(guarded, "--host", "0.0.0.0", "--port", "0") as anywhere:
         port = httpx.URL(anywhere.base_url).port
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}") as http:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
             assert http.get("/health").json() == {"status": "healthy", "service": "penstock-api"}
             assert http.get("/search?q=a").status_code == 401
             assert http.get("/search?q=a", headers=as_tenant("acme")).status_code == 200
@@ -160,7 +160,7 @@ def test_a_request_that_is_too_large_is_answered_before_it_is_sent(
     with serving(command) as http:
         url = httpx.URL(http.base_url)
         with socket.create_connection((url.host, url.port or 80), timeout=30) as line:
-            line.sendall(f"POST /nodes HTTP/1.1\r\nhost: x\r\n{header}\r\n\r\n".encode())
+            line.sendall(f"POST /nodes HTTP/1.1\r\nhost: {url.host}\r\n{header}\r\n\r\n".encode())
             sent = send_until_answered_to(line) if at_most else 0
             assert line.recv(65536).startswith(b"HTTP/1.1 413 ")
         assert sent <= at_most, "what lies in buffers on the way, and no more"
@@ -232,7 +232,7 @@ def test_a_server_stops_although_somebody_follows_a_run(command: CommandLine, ho
         with httpx.stream("GET", f"{address}/runs/{run.id}/events", timeout=60) as response:
             next(response.iter_lines())
             server.process.send_signal(signal.SIGTERM)
-            server.process.wait(timeout=30)
+            server.process.wait(timeout=60)
 
 
 def test_what_was_accepted_survives_a_server_that_is_killed(command: CommandLine) -> None:
@@ -254,7 +254,8 @@ def test_what_was_accepted_survives_a_server_that_is_killed(command: CommandLine
                 address.append(second.wait_for(r"running on (http://\S+)"))
                 for one in sending:
                     one.result(timeout=60)
-                jobs = httpx.get(f"{address[-1]}/extraction-jobs?stage=embed&limit=500").json()
+                url = f"{address[-1]}/extraction-jobs?stage=embed&limit=500"
+                jobs = httpx.get(url, timeout=60).json()
 
     assert len(accepted) == 40
     assert sorted(job["node_id"] for job in jobs["jobs"]) == sorted(accepted.values())

@@ -1,7 +1,6 @@
 """Watches the memory of this process and of its children while something runs."""
 
 import threading
-from types import TracebackType
 from typing import Self
 
 import psutil
@@ -24,12 +23,7 @@ class Witness:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
         self.grown_bytes = self._process.memory_info().rss - self._before

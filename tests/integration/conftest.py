@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.launcher.prefect_server import PrefectServer, ServerAddress
+from entrypoints.local.prefect_server import PrefectServer, ServerAddress
 
 
 @pytest.fixture
@@ -14,6 +14,7 @@ def prefect(
 ) -> Iterator[ServerAddress]:
     """This process, and the ones it starts, talk to the test's server."""
     from prefect.settings import (
+        PREFECT_API_AUTH_STRING,
         PREFECT_API_URL,
         PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
         PREFECT_HOME,
@@ -26,6 +27,7 @@ def prefect(
     with temporary_settings(
         {
             PREFECT_API_URL: prefect_server.api_url,
+            PREFECT_API_AUTH_STRING: prefect_server.auth_string,
             PREFECT_HOME: Path(environment["PREFECT_HOME"]),
             PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,
         }

@@ -12,13 +12,13 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.exceptions import ParameterTypeError
 
+from entrypoints.local.prefect_server import ServerAddress
 from flows.backfill import backfill
 from flows.ingest import ingest
-from penstock.backfill.record import BackfillStatus, list_backfills
-from penstock.backfill.selection import Reason
-from penstock.bootstrap import open_app
+from penstock.app import open_app
+from penstock.backfill.backfill import BackfillStatus, list_backfills
 from penstock.errors import NotFound, UsageError
-from penstock.launcher.prefect_server import ServerAddress
+from penstock.runs.up_to_date import Reason
 from penstock.search.query import Filters
 from penstock.store.schema import nodes, work_items
 from tests.integration.test_flows import artifacts_of, write_documents
@@ -103,7 +103,7 @@ def test_a_new_model_is_built_beside_the_old_one_and_taken_over_when_complete(
 ) -> None:
     def find() -> int:
         with open_app() as app:
-            return len(app.search("sluice gates", Filters("default"), "vector", 10))
+            return len(app.searcher.search("sluice gates", Filters("default"), "vector", 10))
 
     monkeypatch.setenv("EMBEDDING_BACKEND", "hash")
     assert find() == 3, "by the old vectors"
@@ -143,6 +143,9 @@ def test_a_flow_run_that_was_killed_is_taken_up_by_the_next(
         (left,) = list_backfills(tx, None, 9)
     assert (left.status, left.enqueued) == (BackfillStatus.ACTIVE, 2)
     time.sleep(2.1)  # its leases run out
+    # Those of the next one do not, however busy the machine is.
+    monkeypatch.delenv("PENSTOCK_LEASE_SECONDS")
+    monkeypatch.delenv("PENSTOCK_HEARTBEAT_SECONDS")
 
     figures = backfill(reasons=[Reason.OUTDATED])
 

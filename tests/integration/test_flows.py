@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +11,19 @@ import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
-from prefect.client.schemas.objects import FlowRun, State
+from prefect.client.schemas.objects import FlowRun, State, TaskRun
 
+from entrypoints.local.prefect_server import ServerAddress
 from flows.ingest import ingest
 from flows.process import process
 from flows.recover import recover
-from penstock.bootstrap import open_app
+from penstock.app import open_app
 from penstock.documents import ExtractedText, Fault
 from penstock.errors import ErrorClass, PenstockError, RunRefused, StagePaused, UsageError
-from penstock.launcher.prefect_server import ServerAddress
 from penstock.pipeline.steps import ExtractionResult, RawReference, TextResult
 from penstock.runs.lifecycle import open_run, read_run, take_run
-from penstock.runs.vocabulary import RunStatus, SourceSpec
-from tasks.steps import TaskSteps
+from penstock.runs.run import RunStatus, SourceSpec
+from tasks.documents import TaskSteps
 from tests.together import wait_until
 
 pytestmark = pytest.mark.usefixtures("prefect", "home")
@@ -104,12 +105,17 @@ def test_the_same_batch_is_computed_once_whatever_database_asks(
 
     _, flow_run = run_flow(source=str(folder))
 
-    assert task_states(flow_run, "admit", "parse", "extract", "embed") == {
-        "parse": "Cached",
-        "extract": "Cached",
+    assert task_states(flow_run, "admit", "extract text", "extract fields", "embed") == {
+        "extract text": "Cached",
+        "extract fields": "Cached",
         "embed": "Cached",
         "admit": "Completed",
     }
+
+
+def _task_name(run: TaskRun) -> str:
+    """Without the batch it was for: `extract text, run 7, 2 documents`, `admit run 7, …`."""
+    return run.name.partition(",")[0].partition(" run ")[0]
 
 
 def task_states(flow_run: FlowRun, *wanted: str) -> dict[str, str | None]:
@@ -121,7 +127,7 @@ def task_states(flow_run: FlowRun, *wanted: str) -> dict[str, str | None]:
             runs = client.read_task_runs(
                 flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[flow_run.id]))
             )
-        found.update({run.name.partition(" ")[0]: run.state_name for run in runs})
+        found.update({_task_name(run): run.state_name for run in runs})
         return all(found.get(name) in ("Completed", "Cached") for name in wanted)
 
     wait_until(are_known, seconds=60)
@@ -137,9 +143,9 @@ def test_a_new_extraction_version_extracts_again_without_parsing(
 
     _, flow_run = run_flow(source=str(folder))
 
-    states = task_states(flow_run, "admit", "extract")
-    assert states["extract"] == "Completed"
-    assert "parse" not in states
+    states = task_states(flow_run, "admit", "extract fields")
+    assert states["extract fields"] == "Completed"
+    assert "extract text" not in states
 
 
 def test_a_source_that_does_not_exist_fails_with_the_reason(tmp_path: Path) -> None:
@@ -178,7 +184,7 @@ def test_a_configuration_fault_pauses_the_run_and_the_next_start_goes_on(
 ) -> None:
     folder = write_documents(tmp_path / "docs", "jarle", "kari")
     with monkeypatch.context() as broken:
-        broken.setattr("penstock.embed.wordllama.find_spec", lambda _: None)
+        broken.setattr("penstock.embed.embedder.find_spec", lambda _: None)
         with pytest.raises(StagePaused, match="pip install wordllama"):
             ingest(source=str(folder))
     with open_app() as app, app.database.read() as tx:
@@ -203,18 +209,16 @@ def test_process_does_what_others_left_and_recover_finds_all_clear(tmp_path: Pat
 
 def admit_without_processing(folder: Path) -> None:
     """Leave a run whose documents are recorded and whose flow is gone."""
-    from penstock.crawl.folder import FolderListing
-    from penstock.runs.lifecycle import begin_ingesting, close_listing
+    from penstock.runs.execute import admit_listed, list_source
 
     with open_app() as app:
         spec = SourceSpec("default", str(folder), "folder", str(folder))
         run = open_run(app.database, spec, profile=None, force=False)
         lease = take_run(app.database, run.id, lease_seconds=60)
-        begin_ingesting(app.database, lease, None)
         admission = app.admission(lease)
-        for batch in admission.bring(FolderListing(folder).list()):
-            admission.record(batch)
-        close_listing(app.database, lease)
+        discover = partial(list_source, app.sources, run)
+        fetch, admit = admission.fetch_batches, admission.record
+        assert sum(admit_listed(app.database, lease, discover, fetch, admit))
 
 
 def test_two_process_flows_side_by_side_do_no_document_twice(
@@ -233,7 +237,7 @@ def test_two_process_flows_side_by_side_do_no_document_twice(
         )
         for _ in range(2)
     ]
-    ended = [process.communicate(timeout=120) for process in started]
+    ended = [process.communicate(timeout=300) for process in started]
 
     assert [process.returncode for process in started] == [0, 0], ended
     with open_app() as app, app.database.read() as tx:

@@ -10,7 +10,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 
 from flows.maintain import maintain
-from penstock.bootstrap import open_app
+from penstock.app import open_app
 from penstock.errors import Unmaintained
 from penstock.store.schema import events
 

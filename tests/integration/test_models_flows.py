@@ -1,6 +1,7 @@
 """Documents extracted by models, in flows on a real Prefect server."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
@@ -10,10 +11,10 @@ from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 
 from flows.ingest import ingest
 from flows.process import process
-from penstock.bootstrap import open_app
+from penstock.app import open_app
 from penstock.errors import StagePaused
 from penstock.runs.lifecycle import read_run
-from penstock.runs.vocabulary import Run, RunStatus
+from penstock.runs.run import Run, RunStatus
 from penstock.testing import GroqServer, server_error
 from tests.integration.test_flows import artifacts_of, run_flow, task_states, write_documents
 from tests.together import wait_until
@@ -62,7 +63,14 @@ def test_a_run_shows_what_its_models_cost_and_never_the_key(
     assert KEY not in str(artifacts) + log_of(flow_run.id)
     written = [path for path in prefect_home.rglob("*") if path.is_file()]
     assert written
-    assert [path for path in written if KEY.encode() in path.read_bytes()] == []
+    assert [path for path in written if KEY.encode() in content_of(path)] == []
+
+
+def content_of(path: Path) -> bytes:
+    """Nothing, if the server, which others use too, has deleted it meanwhile."""
+    with suppress(FileNotFoundError):
+        return path.read_bytes()
+    return b""
 
 
 def test_the_same_question_is_not_asked_again_whatever_database_asks(
@@ -74,7 +82,7 @@ def test_the_same_question_is_not_asked_again_whatever_database_asks(
 
     _, flow_run = run_flow(source=str(folder))
 
-    assert task_states(flow_run, "extract")["extract"] == "Cached"
+    assert task_states(flow_run, "extract fields")["extract fields"] == "Cached"
     assert server.count() == 2
 
 

@@ -13,11 +13,12 @@ from prefect.client.schemas.objects import FlowRun
 
 from flows.hooks import abort_cancelled_run, settle_run
 from flows.ingest import ingest
-from penstock import faults
-from penstock.bootstrap import open_app
-from penstock.events.log import read_log
+from penstock import failpoints
+from penstock.app import open_app
+from penstock.events import read_log
+from penstock.runs.execute import leave_runs, open_source_run
 from penstock.runs.lifecycle import abort_run, begin_ingesting, read_run, take_run
-from penstock.runs.vocabulary import RunStatus
+from penstock.runs.run import RunStatus
 from tests.integration.test_flows import run_flow, write_documents
 from tests.simulator import Site
 from tests.together import wait_until
@@ -61,7 +62,7 @@ def test_an_abort_from_outside_fails_the_flow_run_with_its_reason(
     site.latency_seconds = 0.2
 
     def abort_soon() -> None:
-        wait_until(lambda: len(site.requests()) > 6, seconds=60)
+        wait_until(lambda: len(site.requests()) > 6, seconds=100)
         with open_app() as app:
             abort_run(app.database, app.queue, 1, reason="enough for today")
 
@@ -81,7 +82,7 @@ def test_an_abort_from_outside_fails_the_flow_run_with_its_reason(
 
 def taken_run(folder: Path, flow_run_id: str) -> int:
     with open_app() as app:
-        run = app.open_run(str(folder), "default")
+        run = open_source_run(app.sources, str(folder), "default")
         lease = take_run(app.database, run.id, lease_seconds=600)
         begin_ingesting(app.database, lease, flow_run_id)
         return run.id
@@ -104,6 +105,22 @@ def test_a_cancelled_flow_run_aborts_its_run(tmp_path: Path) -> None:
     assert run.finished_at is not None
 
 
+def test_a_run_that_is_interrupted_before_its_work_begins_is_taken_up_at_once(
+    tmp_path: Path,
+) -> None:
+    """The index is built and weights are loaded between the two."""
+    with open_app() as app:
+        run = open_source_run(
+            app.sources, str(write_documents(tmp_path / "docs", "agnes")), "default"
+        )
+        with app.hold_run(run.id):
+            leave_runs()
+        with app.database.read() as tx:
+            assert f"penstock resume {run.id}" in str(read_run(tx, run.id).paused_reason)
+    state, _ = run_flow(run_id=run.id)
+    assert state.is_completed()
+
+
 def test_a_run_whose_flow_run_crashed_can_be_taken_up_at_once(tmp_path: Path) -> None:
     folder = write_documents(tmp_path / "docs", "agnes")
     flow_run = ended_flow_run()
@@ -120,7 +137,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The third document that is stored finds no room; there is room when the setting is gone."""
     monkeypatch.setenv("PENSTOCK_FAULTS", "raw.storing=full@3")
     yield
-    faults.arm(None)
+    failpoints.arm(None)
 
 
 @pytest.mark.usefixtures("full_disk")
@@ -135,7 +152,7 @@ def test_a_full_disk_pauses_the_run_and_with_room_again_it_is_taken_up(
     with open_app() as app, app.database.read() as tx:
         run = read_run(tx, 1)
     assert run.status is RunStatus.INGESTING
-    assert "Make room there" in str(run.paused_reason)
+    assert "Free disk space" in str(run.paused_reason)
 
     monkeypatch.delenv("PENSTOCK_FAULTS")
     report = ingest(source=str(folder))

@@ -4,8 +4,7 @@ import threading
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from penstock.crawl.duplicates import MAX_DISTANCE
-from penstock.crawl.simhash import distance, simhash, visible_text
+from penstock.crawl.simhash import MAX_DISTANCE, distance, simhash, visible_text
 from tests.simulator.listings import Job
 from tests.simulator.posting import Posting, describe_job
 

@@ -10,15 +10,15 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from entrypoints.api.app import create_app
-from penstock.bootstrap import App
+from penstock.app import App
 from penstock.documents import Stage
-from penstock.llm.rules import RulesExtractor
 from penstock.pipeline.steps import Steps
+from penstock.queue.retry import FixedDelays as Delays
+from penstock.queue.retry import RetryRule
+from penstock.rules import RulesExtractor
 from penstock.settings import EmbeddingSettings, ExtractionSettings, load_settings
 from penstock.store.database import Database
 from penstock.store.schema import embeddings, nodes, texts, work_items
-from penstock.work.retry import RetryRule
-from penstock.work.retry import Steps as Delays
 from tests.contract.ingestion import BUDGETS, ScriptedSteps
 
 EVERYTHING = (nodes, texts, embeddings, work_items)
@@ -98,9 +98,9 @@ class Service:
 
     def work(self, steps: Steps | None = None, stages: Sequence[Stage] = tuple(Stage)) -> None:
         """Work until nothing is left, as a worker does."""
-        with self.app.heart() as heart:
-            processor = self.app.processor(steps or self.steps, stages, observer=heart)
-            drain = self.app.drain(processor, heart)
+        with self.app.heartbeat() as heartbeat:
+            processor = self.app.processor(steps or self.steps, stages)
+            drain = self.app.worker(processor, heartbeat)
             drain.poll_seconds = 0.01
             drain.run(lambda: True)
 

@@ -3,9 +3,8 @@
 import pytest
 
 from penstock.errors import ServiceError, StoreUnavailable
-from penstock.intake.gathering import Gathering
-from penstock.intake.intake import Intake
-from penstock.intake.request import Accepted, NewNode
+from penstock.intake.intake import GroupCommit, Intake
+from penstock.intake.nodes import Accepted, NewNode
 from penstock.store.schema import nodes
 from tests.contract.api.service import MakeService, Service
 from tests.together import run_together
@@ -40,10 +39,10 @@ def test_single_nodes_at_once_never_pass_the_limit(make_service: MakeService) ->
     assert statuses.count(429) == 30
 
 
-def test_who_has_gone_before_being_accepted_leaves_no_node_and_the_others_in_peace(
+def test_a_cancelled_submission_leaves_no_node_and_does_not_affect_the_others(
     service: Service,
 ) -> None:
-    gathering = Gathering(service.app.intake)
+    gathering = GroupCommit(service.app.intake)
     first, gone, last = [gathering.submit("acme", text(number)) for number in range(3)]
     assert gone.cancel()
 
@@ -62,14 +61,17 @@ def test_what_may_have_been_written_is_not_written_again(
     accept = Intake.accept
     calls = 0
 
-    def accept_and_fail(self: Intake, tenant_id: str, new: list[NewNode]) -> list[Accepted]:
+    def accept_and_fail(
+        self: Intake, tenant_id: str, new: list[NewNode], *, key: str | None
+    ) -> list[Accepted]:
+        assert key is None
         nonlocal calls
         calls += 1
         accept(self, tenant_id, new)
         raise error
 
     monkeypatch.setattr(Intake, "accept", accept_and_fail)
-    gathering = Gathering(service.app.intake)
+    gathering = GroupCommit(service.app.intake)
     futures = [gathering.submit("acme", text(number)) for number in range(3)]
     with gathering:
         assert [future.exception(timeout=20) for future in futures] == [error] * 3

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from entrypoints.local.valkey import ValkeyServer
 from penstock.documents import Stage
-from penstock.launcher.valkey import ValkeyServer
 from penstock.settings import EmbeddingSettings
 from penstock.store.schema import nodes, work_items
 from tests.contract.api.service import EVERYTHING, MakeService, Service
@@ -157,7 +157,7 @@ def test_what_was_accepted_while_redis_was_away_is_mirrored_when_it_is_back(
     away.add()
 
     back = make_service(redis_url=valkey)
-    back.app.recover()
+    back.app.recovery.run()
 
     assert redis_client.llen("embedding:queue") == 1
     assert back.get("/admin/embedding/status")["queue"] == {"queue": 1, "retry": 0, "dlq": 0}

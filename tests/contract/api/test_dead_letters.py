@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from penstock.bootstrap import retry_rules
+from penstock.app import retry_rules
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass
+from penstock.queue.items import Claim, ItemStatus
+from penstock.queue.queue import WorkQueue
 from penstock.store.schema import work_items
-from penstock.work.items import Claim, ItemStatus
-from penstock.work.queue import WorkQueue
 from tests.contract.api.service import MakeService, Service
 from tests.contract.ingestion import make_text
 

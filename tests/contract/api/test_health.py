@@ -1,5 +1,9 @@
 """Whether the service lives, is ready, and how it is doing."""
 
+import errno
+import logging
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +12,11 @@ import sqlalchemy as sa
 from prometheus_client.parser import text_string_to_metric_families
 from redis import Redis
 
+from entrypoints.local.valkey import ValkeyServer
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass
-from penstock.launcher.valkey import ValkeyServer
+from penstock.queue.heartbeat import Heartbeat
 from penstock.store.schema import model_calls, work_items
-from penstock.work.heart import Heart
 from tests.contract.api.service import MakeService, Service, problem_of
 from tests.contract.ingestion import make_text
 
@@ -82,12 +86,57 @@ def test_a_redis_that_does_not_answer_is_named(make_service: MakeService, tmp_pa
     assert "REDIS_URL" in problem["detail"]
 
 
-def test_a_raw_store_that_cannot_be_written_is_named(make_service: MakeService) -> None:
+def test_a_raw_store_that_cannot_be_written_is_named(
+    make_service: MakeService, caplog: pytest.LogCaptureFixture
+) -> None:
     service = make_service(raw_folder=Path("/proc/nowhere"))
 
-    problem = not_ready(service)
+    with caplog.at_level(logging.WARNING):
+        problem = not_ready(service)
 
     assert problem["checks"]["raw_store"]["ok"] is False
+    assert "raw bytes cannot be stored" in problem["detail"]
+    # Whoever asks needs no token: where it lies is for the log.
+    assert "/proc" not in str(problem)
+    assert "/proc/nowhere" in caplog.text
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("trouble", [errno.ENOSPC, errno.EROFS, None])
+@pytest.mark.parametrize("broken", ["database", "raw_store"])
+def test_a_disk_that_takes_no_more_is_named_without_its_folder(
+    make_service: MakeService,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    broken: str,
+    trouble: int | None,
+) -> None:
+    service = make_service(raw_folder=tmp_path / "raw")
+    assert service.get("/readyz")["status"] == "ready"
+    file = str(sa.make_url(service.app.database.url).database)
+    folder = Path(file).parent if broken == "database" else tmp_path / "raw"
+    write, usage = Path.write_bytes, shutil.disk_usage
+
+    def write_bytes(path: Path, content: bytes) -> int:
+        if trouble is not None and path.parent == folder:
+            raise OSError(trouble, os.strerror(trouble), str(path))
+        return write(path, content)
+
+    def disk_usage(path: Path) -> Any:
+        found = usage(path)
+        return found._replace(free=1000) if trouble is None and path == folder else found
+
+    monkeypatch.setattr(Path, "write_bytes", write_bytes)
+    monkeypatch.setattr(shutil, "disk_usage", disk_usage)
+    problem = not_ready(service)
+
+    assert problem["checks"][broken]["ok"] is False
+    assert os.strerror(trouble or errno.ENOSPC) in problem["detail"]
+    assert str(folder) not in str(problem)
+    assert str(tmp_path) not in str(problem)
+    monkeypatch.undo()
+    assert service.get("/readyz")["status"] == "ready", "it is mended"
+    assert [one.name for one in folder.iterdir() if one.name.endswith(".probe")] == []
 
 
 def test_the_metrics_are_what_prometheus_reads(make_service: MakeService) -> None:
@@ -146,7 +195,7 @@ def test_the_metrics_of_an_empty_store_are_zeros(service: Service) -> None:
 
 
 def test_living_workers_are_counted(service: Service) -> None:
-    with Heart(service.database, service.app.queue, every_seconds=20):
+    with Heartbeat(service.database, service.app.queue, every_seconds=20):
         assert "\npenstock_workers 1.0\n" in service.http.get("/metrics").text
 
 

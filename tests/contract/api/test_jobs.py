@@ -8,8 +8,8 @@ import sqlalchemy as sa
 
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass
+from penstock.queue.items import Claim, ItemStatus, Outcome
 from penstock.store.schema import attempts, work_items
-from penstock.work.items import Claim, ItemStatus, Outcome
 from tests.contract.api.service import RESUME, MakeService, Service
 from tests.contract.ingestion import make_text
 

@@ -7,8 +7,8 @@ import sqlalchemy as sa
 
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass
+from penstock.queue.items import Outcome
 from penstock.store.schema import work_items
-from penstock.work.items import Outcome
 from tests.contract.api.service import EVERYTHING, MakeService, Service
 from tests.contract.api.test_jobs import claim_all
 from tests.contract.ingestion import make_text

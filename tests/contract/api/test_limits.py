@@ -106,3 +106,14 @@ def test_a_named_web_site_may_ask_and_no_other(make_service: MakeService) -> Non
     refused = service.http.post("/nodes", json={}, headers={"Origin": SITE})
     assert refused.status_code == 401
     assert refused.headers["access-control-allow-origin"] == SITE, "it may read why"
+
+
+def test_a_named_web_site_may_also_change_things_where_no_tokens_are_asked_for(
+    make_service: MakeService,
+) -> None:
+    service = make_service(api_cors_origins=(SITE,))
+    crossing = {"Origin": SITE, "Sec-Fetch-Site": "cross-site"}
+
+    assert service.http.post("/nodes", json={}, headers=crossing).status_code == 200
+    refused = service.http.post("/nodes", json={}, headers=crossing | {"Origin": "https://a.b"})
+    assert refused.status_code == 403

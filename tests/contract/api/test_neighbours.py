@@ -79,6 +79,6 @@ def test_neighbours_of_a_deleted_node_pay_nothing(service: Service) -> None:
 
     with service.database.write() as tx:
         claim = service.app.queue.claim(tx, "w", stages=[Stage.EMBED])
-    service.app.processor(service.steps, observer=Deleting()).process(claim)
+    service.app.processor(service.steps).observed_by(Deleting()).process(claim)
     (item,) = service.items(work_items.c.id == stays["job_id"])
     assert item.attempts == 0, item.error_message

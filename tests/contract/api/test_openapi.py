@@ -19,7 +19,7 @@ from entrypoints.api import starting
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass
 from penstock.runs.lifecycle import abort_run
-from penstock.runs.vocabulary import Run
+from penstock.runs.run import Run
 from penstock.store.database import Database
 from tests.contract.api.routes import OPEN, routes_of
 from tests.contract.api.service import Service

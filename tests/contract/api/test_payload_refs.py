@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
-from penstock.crawl.s3_client import S3Access
+from penstock.crawl.s3 import S3Access
 from tests.contract.api.service import RESUME, MakeService, Service
 
 LOOPBACK = {"allow_private_addresses": True, "crawl_delay_seconds": 0}
@@ -91,6 +92,43 @@ def test_no_other_file_is_read(make_service: MakeService, tmp_path: Path) -> Non
     assert service.raw_files() == []
 
 
+def test_a_folder_above_the_home_does_not_open_the_home(
+    make_service: MakeService, tmp_path: Path
+) -> None:
+    home, meant = tmp_path / "home", tmp_path / "home" / "payloads"
+    service = make_service(payload_roots=(str(tmp_path), str(home), str(meant), str(home / "raw")))
+    upload = service.http.post("/upload", files=[("files", ("cv.txt", RESUME.encode()))])
+    assert upload.status_code == 200
+    (raw,) = service.raw_files()
+    (home / "up.json").write_text(RESUME)
+    # Not a file of Penstock's own, which no crawl reads either.
+    notes = write(home, "notes.txt")
+    (tmp_path / "file.txt").symlink_to(raw)
+    (tmp_path / "folder").symlink_to(home)
+    database = Path(str(sa.engine.make_url(service.database.url).database))
+    (meant / "inner").mkdir(parents=True)
+    (meant / "link.txt").symlink_to(raw)
+
+    for way in (
+        raw,
+        home / "up.json",
+        notes,
+        tmp_path / "folder" / "notes.txt",
+        tmp_path / "file.txt",
+        tmp_path / "folder" / "up.json",
+        meant / "link.txt",
+        database,
+        Path(f"{database}-wal"),
+    ):
+        node = add_reference(service, way.as_uri())
+        (job,) = service.get("/extraction-jobs", stage="text", node_id=node["id"])["jobs"]
+        assert job["error_class"] == "forbidden", way
+        assert node["text"] == "", way
+
+    for way in (write(meant), write(meant / "inner"), write(tmp_path)):
+        assert add_reference(service, way.as_uri())["text"] == RESUME, way
+
+
 def test_no_file_at_all_is_read_unless_folders_are_named(service: Service, tmp_path: Path) -> None:
     node = add_reference(service, write(tmp_path / "payloads").as_uri())
 
@@ -130,6 +168,7 @@ def test_an_object_in_s3_is_read(
         s3_region=s3_access.region,
         s3_access_key_id=s3_access.access_key_id,
         s3_secret_access_key=s3_access.secret_access_key,
+        api_s3_prefixes=(f"s3://{bucket}/cvs/",),
         **LOOPBACK,
     )
 
@@ -140,6 +179,45 @@ def test_an_object_in_s3_is_read(
     assert node["embedding_status"] == "ready"
     assert missing["text"] == ""
     assert missing["embedding_error"]
+
+
+def test_no_other_object_is_read(
+    make_service: MakeService, s3_access: S3Access, s3: Any, bucket: str
+) -> None:
+    for key in ("cvs/ada.txt", "cvs-2/ada.txt", "cvs/../ada.txt", "kept/raw/t/s/ada.txt"):
+        s3.put_object(Bucket=bucket, Key=key, Body=RESUME.encode())
+    service = make_service(
+        s3_endpoint_url=s3_access.endpoint_url,
+        s3_region=s3_access.region,
+        s3_access_key_id=s3_access.access_key_id,
+        s3_secret_access_key=s3_access.secret_access_key,
+        raw_store=f"s3://{bucket}//kept",
+        api_s3_prefixes=(f"acme=s3://{bucket}/cvs/", f"s3://{bucket}/kept/"),
+    )
+
+    def fault_of(key: str, tenant_id: str) -> str:
+        answer = service.post(
+            "/nodes", {"payload_ref": f"s3://{bucket}/{key}", "tenant_id": tenant_id}
+        )
+        service.work()
+        found = service.get(
+            "/extraction-jobs", stage="text", node_id=answer["id"], tenant_id=tenant_id
+        )
+        (job,) = found["jobs"]
+        assert service.node(answer["id"], tenant_id=tenant_id)["text"] in ("", RESUME)
+        return f"{job['error_class']} {job['error_message']}" if job["error_class"] else ""
+
+    assert fault_of("cvs/ada.txt", "acme") == ""
+    for key, tenant_id in (
+        ("cvs/ada.txt", "globex"),
+        ("cvs-2/ada.txt", "acme"),
+        ("cvs/../ada.txt", "acme"),
+    ):
+        told = fault_of(key, tenant_id)
+        assert told.startswith("forbidden")
+        assert "PENSTOCK_API_S3_PREFIXES" in told
+    for key in ("kept/raw/t/s/ada.txt", "kept//raw/t/s/ada.txt"):
+        assert "raw store" in fault_of(key, "acme")
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,25 @@
 """Every error is a problem document that says what to do, and nothing that is secret."""
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.errors import StoreError
-from penstock.llm import own_profiles, profiles
-from tests.contract.api.service import MakeService, Service, problem_of
+from penstock.errors import ConfigurationError, StoreError
+from penstock.llm import profiles
+from penstock.runs.execute import execute_run, list_source, open_source_run
+from penstock.search.hybrid import Searcher
+from penstock.store.database import Database
+from tests.contract.api.service import RESUME, MakeService, Service, problem_of
 
 # How errors are told has nothing to do with the database.
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 RECIPES = """
 from pydantic import BaseModel
 from penstock.llm.profiles import Profile
-from penstock.llm.schemas import Confidence
+from penstock.llm.profiles import Confidence
 
 class Recipe(BaseModel):
     dish: str | None = None
@@ -31,7 +35,7 @@ def answer_with(service: Service, monkeypatch: pytest.MonkeyPatch, error: Except
     def fail(*_: Any, **__: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(type(service.app), "search", fail)
+    monkeypatch.setattr(Searcher, "search", fail)
     service.http._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
     return service.http.get("/search?q=a")
 
@@ -133,6 +137,98 @@ def test_a_database_that_is_away_is_told_without_its_password(
     assert "connection refused" in problem["detail"]
 
 
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        (
+            "could not read raw bytes (/srv/p/raw/a/b.txt): gone",
+            "could not read raw bytes (…): gone",
+        ),
+        ("the database sqlite:////srv/p/a.db cannot be used: locked", "sqlite:… cannot be used"),
+        ('connection to server on socket "/run/.s.PGSQL.5432" failed', 'socket "…" failed'),
+        ("PENSTOCK_HOME=/srv/my is full. Make room", "PENSTOCK_HOME=… is full. Make room"),
+        ("https://a.test/x/y and s3://b/c/d do not answer", "https://a.test/x/y and s3://b/c/d do"),
+        ("run `penstock doctor` and/or read it", "run `penstock doctor` and/or read it"),
+    ],
+)
+def test_paths_of_the_server_are_logged_and_not_told(
+    service: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    told: str,
+    shown: str,
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        problem = problem_of(answer_with(service, monkeypatch, ConfigurationError(told)), 503)
+
+    assert shown in problem["detail"]
+    assert "/srv" not in str(problem)
+    assert f"GET /search cannot be answered now: {told}" in caplog.text
+
+
+def test_a_home_with_a_space_in_its_name_is_not_told(
+    database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    home = tmp_path / "Ada Park" / "home"
+    home.mkdir(parents=True)
+    (home / "raw").write_text("a file where the folder should be")
+    with Service(database, home) as service, caplog.at_level(logging.WARNING):
+        files = [("files", ("a.txt", b"text"))]
+        problem = problem_of(service.http.post("/upload", files=files), 503)
+
+    assert "could not store raw bytes" in problem["detail"]
+    assert "Park" not in str(problem)
+    assert str(home) in caplog.text
+
+
+def ingest(service: Service, folder: Path) -> int:
+    """The number of a run over this folder."""
+    app = service.app
+    run = open_source_run(app.sources, str(folder), service.settings.tenant)
+    with app.hold_run(run.id) as held:
+        admission = app.admission(held.lease)
+        execute_run(
+            held,
+            discover=partial(list_source, app.sources, held.run),
+            fetch=admission.fetch_batches,
+            admit=admission.record,
+            worker=app.run_worker(held),
+        )
+    return run.id
+
+
+def test_where_raw_bytes_lie_is_stored_and_not_told(database: Database, tmp_path: Path) -> None:
+    payload = tmp_path / "public" / "cv.txt"
+    payload.parent.mkdir()
+    payload.write_text(RESUME)
+    home = tmp_path / "Ada Park" / "home"
+    home.mkdir(parents=True)
+    (home / "raw").write_text("a file where the folder should be")
+    with Service(database, home, payload_roots=(str(payload.parent),)) as service:
+        added = {"payload_ref": payload.as_uri(), "props": {"message": "in /srv/mine"}}
+        node_id = service.post("/nodes", added)["id"]
+        service.work()
+        run_id = ingest(service, payload.parent)
+        node = service.node(node_id)
+        answers = [
+            node,
+            service.get("/extraction-jobs", stage="text"),
+            service.get("/runs"),
+            service.get(f"/runs/{run_id}"),
+            service.get(f"/runs/{run_id}/logs"),
+            service.http.get(f"/runs/{run_id}/events").text,
+        ]
+        (job,) = service.items()
+        answers.append(service.get(f"/extraction-jobs/{job.id}"))
+
+    for answer in answers:
+        assert "Park" not in str(answer)
+    assert "could not store raw bytes" in node["embedding_error"]
+    assert "could not store raw bytes" in str(answers[3])
+    assert node["props"]["message"] == "in /srv/mine", "what its owner wrote"
+    assert str(home) in job.error_message
+
+
 def test_passwords_of_redis_are_not_told(make_service: MakeService) -> None:
     service = make_service(redis_url="redis://ada:hunter2@127.0.0.1:1/0")
 
@@ -144,7 +240,7 @@ def test_profiles_of_ones_own_are_known_to_the_first_request(
     make_service: MakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(profiles, "_profiles", dict(profiles._profiles))
-    own_profiles._load.cache_clear()
+    profiles._load.cache_clear()
     (tmp_path / "recipes.py").write_text(RECIPES)
     service = make_service(extraction={"profiles": (str(tmp_path / "recipes.py"),)})
 

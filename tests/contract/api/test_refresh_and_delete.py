@@ -6,7 +6,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from penstock.documents import Stage
+from penstock.documents import Fault, Stage
+from penstock.errors import ErrorClass
+from penstock.operations import nodes as module
+from penstock.operations.nodes import delete_node
+from penstock.queue.items import Outcome
 from penstock.store.database import Database
 from penstock.store.schema import (
     attempts,
@@ -16,7 +20,6 @@ from penstock.store.schema import (
     texts,
     work_items,
 )
-from penstock.work.items import Outcome
 from tests.contract.api.service import RESUME, MakeService, Service
 from tests.contract.ingestion import Workplace, counts, make_text
 from tests.factories import TENANT
@@ -169,6 +172,35 @@ class TestDeleting:
         service.delete(f"/nodes/{second}")
         assert not (service.settings.home / key).exists()
 
+    def test_older_versions_of_the_raw_bytes_go_too(
+        self, database: Database, tmp_path: Path
+    ) -> None:
+        workplace = Workplace(database, tmp_path / "work")
+        raw = workplace.app.raw
+
+        def stored() -> list[str]:
+            found = raw.list_objects(TENANT, str(workplace.folder))
+            return sorted(one.key for one in found)
+
+        for version in ("first", "second", "third"):
+            for name in ("gone", "stays"):
+                workplace.write(f"{name}.txt", make_text(f"{name} {version}", about=version * 9))
+            workplace.ingest()
+        # A version that was never read: it is known to its work item alone.
+        for name in ("gone", "never"):
+            workplace.write(f"{name}.txt", make_text(f"{name} broken", about="nothing at all"))
+            workplace.steps.on(Stage.TEXT, name, Fault(ErrorClass.CORRUPTION, "it is broken"))
+        workplace.ingest()
+        before = stored()
+
+        for name in ("gone.txt", "never.txt"):
+            node_id = workplace.node(name).id
+            delete_node(database, workplace.app.queue, raw, TENANT, node_id)
+
+        assert len(before) == 8
+        assert stored() == [key for key in before if "/stays.txt/" in key]
+        workplace.close()
+
     def test_a_worker_that_is_at_it_can_no_longer_write(self, service: Service) -> None:
         node = service.add()
         with service.database.write() as tx:
@@ -197,7 +229,7 @@ class TestDeleting:
 
         service.delete(f"/nodes/{gone}", tenant_id=TENANT)
         workplace.drain(lease.run.id)
-        workplace.app.recover()
+        workplace.app.recovery.run()
         report = workplace.report(lease.run.id)
         document = workplace.document(lease.run.id, "gone.txt")
         workplace.close()
@@ -209,6 +241,22 @@ class TestDeleting:
         else:
             assert counts(report) == {"ready": 1, "error": 1}
             assert "deleted" in document.reason
+
+    def test_raw_bytes_of_a_document_that_is_back_already_stay(
+        self, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        workplace = Workplace(database, tmp_path / "work")
+        workplace.write("a.txt", make_text("Watermills"))
+        workplace.ingest()
+        # Called between the deletion of the rows and that of the bytes.
+        monkeypatch.setattr(module, "finalize_runs_of", lambda *_: workplace.ingest())
+        node_id = workplace.node("a.txt").id
+        delete_node(database, workplace.app.queue, workplace.app.raw, TENANT, node_id)
+        again = workplace.node("a.txt")
+        workplace.close()
+
+        assert again.id != node_id
+        assert workplace.app.raw.get(again.raw_key).decode() == make_text("Watermills")
 
     def test_a_raw_store_that_cannot_be_used_is_told(
         self, service: Service, monkeypatch: pytest.MonkeyPatch

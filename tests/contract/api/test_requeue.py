@@ -8,8 +8,8 @@ import sqlalchemy as sa
 
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass
+from penstock.queue.items import ItemStatus
 from penstock.store.schema import nodes, texts, work_items
-from penstock.work.items import ItemStatus
 from tests.contract.api.service import RESUME, MakeService, Service
 from tests.contract.ingestion import make_text
 from tests.factories import add_node

@@ -8,9 +8,9 @@ import pytest
 
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass
-from penstock.events.record import Event, record
+from penstock.events import Event, record
 from penstock.runs.lifecycle import abort_run
-from penstock.runs.vocabulary import RunLease
+from penstock.runs.run import RunLease
 from penstock.store.database import Database
 from tests.contract.api.service import Service
 from tests.contract.api.streams import Reader

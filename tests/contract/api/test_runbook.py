@@ -149,7 +149,7 @@ class TestExtraction:
         assert (letter["node_id"], letter["attempts"]) == (ids[0], 2)
 
         assert redis_client.delete("extraction:dlq") == 1
-        service.app.recover()
+        service.app.recovery.run()
 
         assert depths(redis_client, "extraction") == (0, 0, 0), "cleared is cleared"
         listed = service.get("/admin/extraction/dlq", tenant_id=TENANT)["jobs"]
@@ -252,7 +252,7 @@ class TestEmbedding:
         service.work()
         assert statuses(service, "embedding_status", ids, "default") == ["ready"] * 2
         assert redis_client.delete("embedding:dlq") in (0, 1)
-        service.app.recover()
+        service.app.recovery.run()
         assert depths(redis_client, "embedding") == (0, 0, 0)
 
 

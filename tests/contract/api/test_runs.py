@@ -1,6 +1,8 @@
 """Runs over HTTP: listed, shown, started, aborted."""
 
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +11,25 @@ import sqlalchemy as sa
 
 from entrypoints.api import prefect_runs
 from entrypoints.api import starting as routes
+from entrypoints.local.prefect_server import ServerAddress, describe_refusal
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass, ServiceError
-from penstock.launcher.prefect_server import ServerAddress
 from penstock.runs.lifecycle import pause_run
+from penstock.sources.catalogue import SourceSettings, put_source
 from penstock.store.database import Database
 from penstock.store.schema import runs, sources, work_items
-from tests.contract.api.service import Service
+from tests.contract.api.service import MakeService, Service
 from tests.contract.ingestion import Workplace, make_text
 from tests.factories import TENANT
 
 OURS = {"tenant_id": TENANT}
+# Nobody listens there, and nobody is asked before a run has begun.
+NO_S3 = {
+    "s3_endpoint_url": "http://127.0.0.1:1",
+    "s3_region": "us-east-1",
+    "s3_access_key_id": "key",
+    "s3_secret_access_key": "secret",
+}
 
 
 @pytest.fixture
@@ -48,6 +58,32 @@ def no_prefect(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ServiceError("Prefect cannot be asked: set PREFECT_API_URL")
 
     monkeypatch.setattr(routes, "start_ingest", start)
+
+
+@contextmanager
+def refused(monkeypatch: pytest.MonkeyPatch, kind: str, status: int) -> Iterator[None]:
+    """Have Prefect, whose address holds credentials, fail at every request."""
+    import httpx
+    from prefect.exceptions import PrefectException, PrefectHTTPStatusError
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    address = "http://ops:hunter2@127.0.0.1:1/api"
+    request = httpx.Request("GET", address)
+    answer = httpx.Response(status, request=request)
+    errors: dict[str, Exception] = {
+        "status": PrefectHTTPStatusError(
+            f"{status} for url {address}", request=request, response=answer
+        ),
+        "connection": httpx.ConnectError(f"no way to {address}"),
+        "prefect": PrefectException(f"no way to {address}"),
+    }
+
+    def start(*_: Any) -> str:
+        raise errors[kind]
+
+    monkeypatch.setattr(prefect_runs, "_start", start)
+    with temporary_settings({PREFECT_API_URL: address}):
+        yield
 
 
 def ingest(workplace: Workplace, *names: str) -> int:
@@ -201,6 +237,29 @@ class TestStarting:
 
         assert "PREFECT_API_URL" in refused["detail"]
 
+    @pytest.mark.parametrize("kind", ["status", "connection", "prefect"])
+    def test_what_opens_prefect_is_not_told_to_those_who_start_runs(
+        self, service: Service, monkeypatch: pytest.MonkeyPatch, kind: str
+    ) -> None:
+        with refused(monkeypatch, kind, 500):
+            told = [service.post("/runs", {"source": self.SITE}, 503)["detail"]]
+        told += [service.get(f"/runs/{run['run_id']}") for run in service.get("/runs")]
+
+        assert len(told) == 2
+        assert "cannot be asked" in told[0]
+        assert not [one for one in told if "hunter2" in str(one) or "ops" in str(one)]
+        assert "PREFECT_API_URL" in told[0]
+        assert kind != "status" or "500" in told[0]
+
+    @pytest.mark.parametrize("status", [401, 403])
+    def test_a_prefect_server_that_lets_us_not_in_says_what_to_set(
+        self, service: Service, monkeypatch: pytest.MonkeyPatch, status: int
+    ) -> None:
+        with refused(monkeypatch, "status", status):
+            detail = service.post("/runs", {"source": self.SITE}, 503)["detail"]
+
+        assert describe_refusal() in detail
+
     @pytest.mark.parametrize(
         "source", ["/etc/passwd", "/dev/zero", "file:///etc/passwd", ".", "nobody-knows", "~"]
     )
@@ -218,6 +277,69 @@ class TestStarting:
         assert started == []
         assert service.count(runs) == service.count(sources) == 0
 
+    @pytest.mark.parametrize("source", ["s3://kept/store/raw/victim/", "s3://bb/docs/", "S3://bb"])
+    def test_buckets_that_only_the_server_can_open_are_nobodys_business(
+        self, make_service: MakeService, started: list[int], source: str
+    ) -> None:
+        service = make_service(raw_store="s3://kept/store", **NO_S3)
+
+        refused = service.post("/runs", {"source": source}, 400)
+
+        assert "PENSTOCK_API_S3_PREFIXES" in refused["detail"]
+        assert started == []
+        assert service.count(runs) == service.count(sources) == 0
+
+    def test_places_in_s3_are_open_to_those_whom_the_operator_allowed_them(
+        self, make_service: MakeService, started: list[int]
+    ) -> None:
+        allowed = ("s3://shared/", "acme=s3://bb/docs/")
+        service = make_service(api_s3_prefixes=allowed, **NO_S3)
+
+        def start(source: str, tenant_id: str, status: int) -> None:
+            service.post("/runs", {"source": source, "tenant_id": tenant_id}, status)
+
+        start("s3://shared/a/", "globex", 202)
+        start("s3://bb/docs/cvs/", "acme", 202)
+        start("s3://bb/docs/cvs/", "globex", 400)
+        for elsewhere in (
+            "s3://bb/",
+            "s3://bb/doc",
+            "s3://bb/docs",
+            "s3://bb/docs/../",
+            "s3://shared/../bb/",
+            "s3://cc/docs/",
+        ):
+            start(elsewhere, "acme", 400)
+        assert len(started) == 2
+
+    def test_what_is_allowed_does_not_open_the_raw_store(
+        self, make_service: MakeService, started: list[int]
+    ) -> None:
+        service = make_service(
+            raw_store="s3://kept/store", api_s3_prefixes=("s3://kept/",), **NO_S3
+        )
+
+        for source in ("s3://kept/", "s3://kept/store/raw/victim/", "s3://kept//store/"):
+            refused = service.post("/runs", {"source": source}, 400)
+            assert "raw store" in refused["detail"]
+        service.post("/runs", {"source": "s3://kept/docs/"}, 202)
+        assert len(started) == 1
+
+    def test_a_bucket_that_the_operator_named_is_ingested_by_its_name(
+        self, make_service: MakeService, started: list[int]
+    ) -> None:
+        service = make_service(**NO_S3)
+        for name in ("papers", "s3://bb/other/"):
+            with service.database.write() as tx:
+                location = "s3://bb/papers/" if name == "papers" else name
+                put_source(tx, "default", name, "s3", location, SourceSettings())
+
+        run = service.post("/runs", {"source": "papers"}, 202)
+
+        assert started == [run["run_id"]]
+        # Whoever started a run of an address has not been given it by that.
+        service.post("/runs", {"source": "s3://bb/other/"}, 400)
+
     def test_what_cannot_be_a_source_is_refused(self, service: Service, started: list[int]) -> None:
         service.post("/runs", {"source": ""}, 422)
         service.post("/runs", {"source": "https://user:secret@example.com"}, 400)
@@ -229,15 +351,19 @@ def test_runs_are_started_in_a_real_prefect(
     service: Service, prefect_server: ServerAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from prefect.client.orchestration import get_client
-    from prefect.settings import PREFECT_API_URL, temporary_settings
+    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
     from prefect.states import Crashed
 
     # Others deploy on this server too.
     name = uuid.uuid4().hex
     monkeypatch.setattr(prefect_runs, "DEPLOYMENT", f"ingest/{name}")
     body = {"source": "https://careers.example.com/"}
+    server = {
+        PREFECT_API_URL: prefect_server.api_url,
+        PREFECT_API_AUTH_STRING: prefect_server.auth_string,
+    }
     with (
-        temporary_settings({PREFECT_API_URL: prefect_server.api_url}),
+        temporary_settings(server),
         get_client(sync_client=True) as client,
     ):
         assert "deployments.install" in service.post("/runs", body, 503)["detail"]

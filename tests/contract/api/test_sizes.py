@@ -18,7 +18,7 @@ PART = b'--b\r\nContent-Disposition: form-data; name="files"; filename="a.txt"\r
 
 
 def send_slowly(
-    service: Service, path: str, media_type: str, *, declared: bool
+    service: Service, path: str, media_type: str, *, declared: bool, **others: str
 ) -> tuple[int, str, int]:
     """A body of a million bytes, piece by piece: status and type of the answer, pieces taken."""
     taken = 0
@@ -35,7 +35,8 @@ def send_slowly(
         if message["type"] == "http.response.start":
             answered.update(message)
 
-    headers = [(b"content-type", media_type.encode())]
+    sent = {"host": "127.0.0.1", "content-type": media_type, **others}
+    headers = [(name.encode(), value.encode()) for name, value in sent.items()]
     if declared:
         headers.append((b"content-length", str(CHUNK * CHUNKS).encode()))
     scope = {
@@ -98,3 +99,19 @@ def test_nothing_is_read_of_who_shows_no_token(make_service: MakeService) -> Non
     ]:
         status, answered, taken = send_slowly(service, path, media_type, declared=False)
         assert (status, answered, taken) == (401, "application/problem+json", 0)
+
+
+@pytest.mark.parametrize(
+    "headers", [{"host": "evil.example"}, {"origin": "https://evil.example"}, {"origin": "null"}]
+)
+def test_nothing_is_read_of_a_page_of_another_site(
+    make_service: MakeService, headers: dict[str, str]
+) -> None:
+    service = make_service()
+
+    for path, media_type in [
+        ("/nodes", "application/json"),
+        ("/upload", "multipart/form-data; boundary=b"),
+    ]:
+        refused = send_slowly(service, path, media_type, declared=False, **headers)
+        assert refused == (403, "application/problem+json", 0)

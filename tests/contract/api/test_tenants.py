@@ -7,14 +7,24 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass
-from penstock.events.record import Event, record
+from penstock.events import Event, record
 from penstock.runs.lifecycle import begin_ingesting, open_run, take_run
-from penstock.runs.vocabulary import SourceSpec
+from penstock.runs.run import SourceSpec
 from penstock.store.database import Tx
-from penstock.store.schema import attempts, embeddings, metadata, nodes, run_documents, texts
+from penstock.store.schema import (
+    attempts,
+    embeddings,
+    extractions,
+    metadata,
+    model_calls,
+    nodes,
+    run_documents,
+    texts,
+)
 from tests.contract.api.routes import OPEN, routes_of
 from tests.contract.api.service import MakeService, Service
 from tests.contract.api.tokens import SECRET, as_tenant
@@ -152,7 +162,7 @@ TABLE: dict[str, list[Attempt]] = {
     "POST /extraction-jobs/{job_id}/retry": [Attempt()],
     "POST /extraction-jobs/{job_id}/cancel": [Attempt()],
     "DELETE /extraction-jobs/{job_id}": [Attempt()],
-    # Figures of the whole service, which name nobody.
+    # Whose figures they are: below.
     "GET /metrics": [Attempt(200)],
     # Last, since what they make is ours to see.
     "POST /nodes": [
@@ -298,3 +308,58 @@ def test_the_other_tenant_sees_all_of_it(guarded: Service, theirs: Belongings) -
         response = guarded.http.get(path, headers=headers)
         assert response.status_code == 200
         assert WORD in response.text, path
+
+
+def figures(service: Service, headers: dict[str, str]) -> dict[tuple[str, ...], float]:
+    response = service.http.get("/metrics", headers=headers)
+    assert response.status_code == 200, response.text
+    return {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(response.text)
+        for sample in family.samples
+    }
+
+
+def test_figures_are_those_of_the_tenant_that_asks(guarded: Service, theirs: Belongings) -> None:
+    with guarded.database.write() as tx:
+        call = {
+            "tenant_id": THEIRS,
+            "node_id": theirs.node,
+            "model": WORD,
+            "outcome": "ok",
+            "prompt_tokens": 10,
+            "completion_tokens": 5,
+            "seconds": 0.5,
+            "cost_usd": 0.25,
+            "called_at": tx.now,
+        }
+        tx.execute(sa.insert(model_calls).values(call))
+        tx.execute(sa.update(extractions).values(fallback_reason="invalid"))
+
+    ours = figures(guarded, as_tenant(OURS, "admin:refresh"))
+    assert set(ours.values()) == {0.0}
+    assert {name for name, *_ in ours}.isdisjoint(
+        {"penstock_workers", "penstock_items_completed_total", "penstock_failed_attempts_total"}
+    )
+    assert not any(WORD in labels for labels in ours)
+
+    for seen in (
+        figures(guarded, as_tenant(THEIRS, "admin:refresh")),
+        figures(guarded, as_tenant(OURS, "admin:metrics")),
+    ):
+        assert seen["penstock_queue_dlq", "extraction"] == 1
+        assert seen["penstock_queue_depth", "extraction"] == 1
+        assert seen["penstock_active_runs",] == 1
+        assert seen["penstock_fallback_rate",] == 1
+        assert seen["penstock_model_cost_usd_total", "ok", WORD] == 0.25
+
+    everything = figures(guarded, as_tenant(OURS, "admin:metrics"))
+    assert everything["penstock_failed_attempts_total", "timeout"] == 2
+    assert everything["penstock_items_completed_total",] > 0
+
+
+def test_figures_of_all_open_nothing_else(guarded: Service, theirs: Belongings) -> None:
+    headers = as_tenant(THEIRS, "admin:metrics")
+
+    for path in (f"/nodes/{theirs.node}", "/admin/extraction/dlq", "/runs"):
+        assert guarded.http.get(path, headers=headers).status_code == 403

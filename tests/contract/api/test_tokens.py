@@ -17,7 +17,7 @@ from penstock.settings import load_settings
 from penstock.store.database import Database
 from penstock.store.schema import nodes
 from tests.contract.api.routes import OPEN, routes_of
-from tests.contract.api.service import MakeService, Service, problem_of
+from tests.contract.api.service import EVERYTHING, MakeService, Service, problem_of
 from tests.contract.api.tokens import (
     SECRET,
     as_tenant,
@@ -27,9 +27,12 @@ from tests.contract.api.tokens import (
     public_pem,
     write_public_key,
 )
+from tests.factories import read_rows
 
 # Who is let in has nothing to do with the database.
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+# In no run's time, however long the run takes.
+YEAR_2100 = 4102444800
 READ, WRITE, ADMIN = "kg:read", "kg:write", "admin:refresh"
 NODE = "0190b3a2-0000-7000-8000-000000000000"
 # What each route asks for, and a request that gets as far as being asked.
@@ -111,6 +114,25 @@ def test_without_tokens_each_route_answers_only_to_names_of_this_machine(
     assert answered.status_code in (200, 400, 404), answered.text
 
 
+@pytest.mark.parametrize("route", [route for route in SCOPES if not route.startswith("GET ")])
+def test_without_tokens_a_page_of_another_site_changes_nothing(
+    service: Service, route: str
+) -> None:
+    _, options = SCOPES[route]
+    before = read_rows(service.database, *EVERYTHING)
+
+    for headers in (
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+    ):
+        problem_of(ask(service, route, headers, **options), 403)
+    assert read_rows(service.database, *EVERYTHING) == before
+    ours = {"Sec-Fetch-Site": "same-origin", "Origin": "http://127.0.0.1"}
+    assert ask(service, route, ours, **options).status_code in (200, 202, 400, 404)
+
+
 @pytest.mark.parametrize("route", sorted(OPEN))
 def test_open_routes_ask_nobody(guarded: Service, route: str) -> None:
     assert ask(guarded, route, {}).status_code == 200
@@ -145,9 +167,27 @@ def test_a_token_without_a_usable_tenant_is_refused(guarded: Service, tenant: An
     "claims",
     [
         {"exp": 1},
-        {"nbf": int(time.time()) + 1000},
+        {"nbf": YEAR_2100},
         {"exp": "soon"},
-        {"iat": int(time.time()) + 1000},
+        {"iat": YEAR_2100},
+        {"exp": 10**400},
+        {"exp": float("inf")},
+        {"exp": float("nan")},
+        {"nbf": 10**400},
+        {"nbf": float("inf")},
+        {"iat": float("inf")},
+        {"iat": 10**400},
+        {"nbf": float("nan")},
+        {"iat": float("nan")},
+        {"exp": -1},
+        {"exp": -(10**400)},
+        {"nbf": -1},
+        {"nbf": -(10**400)},
+        {"iat": -1.5},
+        {"exp": 10**300},
+        {"exp": [1]},
+        {"nbf": None},
+        {"iat": {}},
     ],
 )
 def test_a_token_is_good_only_in_its_time(guarded: Service, claims: dict[str, Any]) -> None:

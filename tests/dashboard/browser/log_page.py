@@ -25,17 +25,17 @@ class LogPage:
 
     def open(self) -> "LogPage":
         self.page.goto(f"/ui/runs/{self.run_id}")
-        self.wait(lambda: self.told != "", "the log is read")
+        self.wait(lambda: self.line_count != "", "the log is read")
         return self
 
     @property
-    def told(self) -> str:
+    def line_count(self) -> str:
         """How many lines there are, in words."""
-        return self.page.inner_text("#lines-told")
+        return self.page.inner_text("#line-count")
 
     @property
     def total(self) -> int:
-        digits = "".join(one for one in self.told if one.isdigit())
+        digits = "".join(one for one in self.line_count if one.isdigit())
         return int(digits or 0)
 
     @property
@@ -107,9 +107,23 @@ class LogPage:
             top += 300
 
     def choose(self, tab: str) -> None:
-        """Go to another tab, and wait until it is shown."""
+        """Go to another tab, and wait until it is shown: its lines take the place of those before,
+        a moment after the server has answered."""
+        before = self.line_count
+        marked = self.page.evaluate(
+            """() => {
+                const rows = document.querySelectorAll('.line');
+                rows.forEach((row) => { row.dataset.before = ''; });
+                return rows.length;
+            }"""
+        )
         with self.page.expect_response(lambda answer: "/lines" in answer.url):
             self.page.click(f"#tab-{tab}")
+        if marked:
+            rows = self.page.locator(".line[data-before]")
+            self.wait(lambda: rows.count() == 0, f"the tab {tab}")
+        else:
+            self.wait(lambda: self.line_count != before, f"the tab {tab}")
         self.settle()
 
     def settle(self) -> None:

@@ -74,7 +74,7 @@ def test_pages_of_a_tenant_with_nothing_are_accessible(browser: Browser, house: 
         page.goto("/ui/runs")
         page.fill("#tenant", "nobody")
         page.press("#tenant", "Enter")
-        page.wait_for_selector("text=You look at tenant nobody.")
+        page.wait_for_selector("text=Switched to tenant nobody.")
         for name in ("runs", "search", "queues", "cost"):
             page.goto(f"/ui/{name}")
             keep_screenshot(page, f"dashboard-{name}-nothing")

@@ -30,7 +30,7 @@ def test_hostile_documents_are_text_on_every_page(page: Page, house: House) -> N
         page.goto("/ui/runs")
         page.fill("#tenant", "hostile")
         page.press("#tenant", "Enter")
-        page.wait_for_selector("text=You look at tenant hostile.")
+        page.wait_for_selector("text=Switched to tenant hostile.")
         assert EVIL in page.inner_text("#runs")
         for path in ("/ui/runs", "/ui/queues", f"/ui/search?q=turbines {SCRIPT}"):
             page.goto(path)
@@ -42,7 +42,7 @@ def test_hostile_documents_are_text_on_every_page(page: Page, house: House) -> N
         log = LogPage(page, run_id).open()
         log.wait_for_line(EVIL)
         log.wait_for_line(SCRIPT)
-        log.wait(lambda: page.inner_text("#connection") == "the run has ended", "the end")
+        log.wait(lambda: page.inner_text("#connection") == "Run ended.", "the end")
         check_harmless(page)
         page.fill("#text", SCRIPT)
         log.wait(lambda: log.messages == [SCRIPT], "the filter")

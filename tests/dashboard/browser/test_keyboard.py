@@ -95,12 +95,14 @@ def test_tabs_are_changed_by_arrow_keys(page: Page, house: House) -> None:
 
 def test_a_log_is_scrolled_and_followed_by_keys(page: Page, house: House) -> None:
     log = LogPage(page, house.long_run).open()
-    log.wait(lambda: page.inner_text("#connection") == "the run has ended", "the end")
+    log.wait(lambda: page.inner_text("#connection") == "Run ended.", "the end")
     log.wait(lambda: log.top > 0 and log.below <= 1, "the log goes to its end")
     log.settle()
     page.focus(".lines")
     page.keyboard.press("Home")
     log.wait(lambda: log.top == 0, "the beginning")
+    # The button comes with the next frame.
+    page.wait_for_selector("#latest", state="visible")
     page.keyboard.press("Tab")
     assert page.evaluate("() => document.activeElement.id") == "latest"
     page.keyboard.press("Enter")

@@ -104,7 +104,7 @@ def test_tabs_levels_and_words_choose_lines_also_of_those_to_come(
     log.page.fill("#text", "Über")
     log.wait(lambda: log.total == 4, "letters that not every database knows")
     log.page.fill("#text", "nothing like it")
-    log.wait(lambda: "No lines" in log.told, "nothing to show")
+    log.wait(lambda: "No log lines" in log.line_count, "nothing to show")
     log.page.fill("#text", "")
     log.page.select_option("#level", "ERROR")
     log.wait(lambda: log.elements == 0, "no errors")
@@ -161,7 +161,7 @@ def test_the_log_is_fetched_once_more_when_the_run_ends(log: LogPage, shop: Work
     shop.say(log.run_id, "the last but one")
     abort_run(shop.database, shop.app.queue, log.run_id, reason="enough")
 
-    log.wait(lambda: log.page.inner_text("#connection") == "the run has ended", "the end")
+    log.wait(lambda: log.page.inner_text("#connection") == "Run ended.", "the end")
     assert len([url for url in asked if "/lines" in url]) == 1
     asked.clear()
     assert log.read_all() == shop.log_of(log.run_id)

@@ -15,7 +15,7 @@ LINE_PIXELS = 20
 @pytest.fixture
 def log(page: Page, house: House) -> LogPage:
     log = LogPage(page, house.long_run).open()
-    log.wait(lambda: page.inner_text("#connection") == "the run has ended", "the end")
+    log.wait(lambda: page.inner_text("#connection") == "Run ended.", "the end")
     return log
 
 
@@ -60,7 +60,7 @@ def test_filters_are_quick_on_a_long_log(log: LogPage) -> None:
     assert log.total == LINES * 2 // 5
     assert numbers(log)[-2:] == [LINES - 3, LINES - 2]
     log.page.select_option("#level", "ERROR")
-    log.wait(lambda: "No lines" in log.told, "no line of these stages is an error")
+    log.wait(lambda: "No log lines" in log.line_count, "no line of these stages is an error")
     log.choose("ALL")
     assert log.total == LINES // 10
     assert numbers(log)[-1] == LINES - 1

@@ -40,7 +40,7 @@ def test_a_server_that_is_killed_twice_costs_no_line_and_repeats_none(
             served.kill()
             shop.say(run_id, *[f"turn {turn}, alone {number}" for number in range(20)])
             log.wait(
-                lambda: "connection lost" in page.inner_text("#connection"), "the loss is told"
+                lambda: "Connection lost" in page.inner_text("#connection"), "the loss is told"
             )
             served.start()
             log.wait_for_line(f"turn {turn}, alone 19")
@@ -51,7 +51,7 @@ def test_a_server_that_is_killed_twice_costs_no_line_and_repeats_none(
         shop.say(run_id, "while nobody served")
         abort_run(shop.database, shop.app.queue, run_id, reason="enough")
         served.start()
-        log.wait(lambda: page.inner_text("#connection") == "the run has ended", "the end")
+        log.wait(lambda: page.inner_text("#connection") == "Run ended.", "the end")
         assert log.read_all() == shop.log_of(run_id)
 
 
@@ -64,7 +64,7 @@ def test_a_tab_that_was_chosen_while_the_server_was_away_is_shown_when_it_is_bac
         log = LogPage(page, run_id).open()
         served.kill()
         page.click("#tab-TXT")
-        log.wait(lambda: "fetch" in log.told.lower(), "it says that it cannot be read")
+        log.wait(lambda: "fetch" in log.line_count.lower(), "it says that it cannot be read")
         served.start()
         log.wait(lambda: log.total == 30, "the lines of the tab")
         shop.say(run_id, "one more", stage="TXT")

@@ -25,8 +25,8 @@ def test_words_lead_to_a_document(page: Page, house: House) -> None:
     assert titles(page)[0] == "Ada Park"
     best = page.locator(".hits li").first
     assert set(best.locator("mark").all_inner_texts()) == {"sluice", "gates"}
-    assert "words: place 1" in best.inner_text()
-    assert "meaning: place" in best.inner_text()
+    assert "Keyword #1" in best.inner_text()
+    assert "Semantic #" in best.inner_text()
     page.click("text=Ada Park")
     page.wait_for_url(f"**/documents/{house.acme.node_id}")
     assert page.inner_text("h1") == "Ada Park"
@@ -64,7 +64,7 @@ def test_filters_narrow_what_is_found(page: Page, name: str, value: str, found: 
 
 
 def test_each_way_of_searching_says_that_it_was_the_one(page: Page) -> None:
-    for mode, why in {"text": "words: place", "vector": "meaning: place"}.items():
+    for mode, why in {"text": "Keyword #", "vector": "Semantic #"}.items():
         page.goto("/ui/search")
         page.fill("#q", "turbines")
         page.check(f"input[value={mode}]")

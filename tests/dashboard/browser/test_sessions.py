@@ -39,7 +39,7 @@ def test_signing_in_and_out_by_the_form(stranger: Page, house: House) -> None:
     assert stranger.evaluate("() => document.cookie") == "", "no script can read it"
     assert "eyJ" not in stranger.url + stranger.content()
     stranger.click("text=Sign out")
-    stranger.wait_for_selector("text=You are signed out.")
+    stranger.wait_for_selector("text=Signed out.")
     stranger.goto("/ui/runs")
     assert "/ui/login" in stranger.url
 
@@ -79,7 +79,7 @@ def test_without_tokens_one_changes_the_tenant_by_its_name(page: Page, house: Ho
     assert page.input_value("#tenant") == "default"
     page.fill("#tenant", "globex")
     page.press("#tenant", "Enter")
-    page.wait_for_selector("text=You look at tenant globex.")
+    page.wait_for_selector("text=Switched to tenant globex.")
 
     assert str(house.globex.run_id) in page.locator("#runs tbody th").all_inner_texts()
     assert str(house.acme.run_id) not in page.locator("#runs tbody th").all_inner_texts()
@@ -109,7 +109,7 @@ def test_the_table_of_runs_moves_by_itself_while_a_run_is_active(page: Page, hou
     page.goto("/ui/runs")
     page.fill("#tenant", "movers")
     page.press("#tenant", "Enter")
-    page.wait_for_selector("text=You look at tenant movers.")
+    page.wait_for_selector("text=Switched to tenant movers.")
     assert page.locator("#runs tbody tr").count() == 1
 
     other = house.open_shop("another", tenant="movers")

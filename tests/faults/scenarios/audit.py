@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from penstock.runs.lifecycle import read_run
-from penstock.runs.vocabulary import DocumentStatus, RunStatus
+from penstock.runs.run import DocumentStatus, RunStatus
 from penstock.store.database import Database, Tx
 from penstock.store.schema import (
     ACTIVE_ITEM,

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
-from penstock.bootstrap import App
+from penstock.app import App
 from penstock.runs.lifecycle import count_documents
-from penstock.runs.vocabulary import DocumentStatus
+from penstock.runs.run import DocumentStatus
 from penstock.store.schema import workers
 from penstock.testing import Reply
 from tests.faults.scenarios.audit import Audit
@@ -91,14 +91,15 @@ def endure(
     documents: int,
     seconds: float,
     done_before: int | None = None,
+    admitted_before: int | None = None,
     look: Callable[[], object] = lambda: None,
 ) -> Endured:
-    """A run that is struck when a quarter of it is done, or as much as is said, and twice as much
-    admitted: the outage meets workers and the one who admits. `look` is called at its end."""
+    """A run that is struck when a quarter of it is done and twice as much admitted, or as much as
+    is said: the outage meets workers and the one who admits. `look` is called at its end."""
     run_id = scene.open(scene.write_documents(documents))
     struck = threading.Event()
     done_before = done_before or documents // 4
-    with _admitting(scene, run_id, 2 * done_before, struck) as bringing:
+    with _admitting(scene, run_id, admitted_before or 2 * done_before, struck) as bringing:
         before = _wait_for_ready(scene, run_id, done_before, bringing)
         began = time.monotonic()
         with outage:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from penstock.errors import ErrorClass
+from penstock.llm.chain import UNANSWERED
 from penstock.store.schema import ACTIVE_ITEM, attempts, work_items
 from penstock.testing import Answer, Behaviour, ChatRequest, Reply, hang, rate_limited, server_error
 from tests.faults.scenarios.endurance import (
@@ -33,23 +33,23 @@ class Asked:
     endured: Endured
     paid: int
     """Attempts that documents have paid."""
-    faults: Counter[str]
-    """What befell them, by class."""
+    guilty: int
+    """Times that a question was asked and no model gave a usable answer."""
+    waits: int
+    """Times that one waited, for a rate limit or an endpoint that was down."""
     statuses: Counter[int | None]
     """Requests by what was answered; None: nothing."""
 
     @property
     def problems(self) -> list[str]:
-        guilty = self.faults.total() - self.faults[ErrorClass.RATE_LIMITED]
-        own = ["attempts were paid for waiting"] if self.paid > guilty else []
+        own = ["attempts were paid for waiting"] if self.paid > self.guilty else []
         return [*self.endured.problems, *own]
 
     def __str__(self) -> str:
-        waits = self.faults[ErrorClass.RATE_LIMITED]
         told = sorted((str(status or "silence"), n) for status, n in self.statuses.items())
         return (
-            f"{self.endured}; {self.paid} attempts paid, {waits} waits free of charge; answers: "
-            f"{', '.join(f'{n} times {status}' for status, n in told)}"
+            f"{self.endured}; {self.paid} attempts paid, {self.waits} waits free of charge; "
+            f"answers: {', '.join(f'{n} times {status}' for status, n in told)}"
         )
 
 
@@ -143,17 +143,18 @@ def _ask(
         scene, fault, outage, documents=documents, seconds=seconds, done_before=done_before
     )
     statuses = Counter(request.status for request in scene.models.requests[known:])
-    paid, faults = _read_costs(scene, found.run_id)
-    return Asked(found, paid, faults, statuses)
+    return Asked(found, *_read_costs(scene, found.run_id), statuses)
 
 
-def _read_costs(scene: Scene, run_id: int) -> tuple[int, Counter[str]]:
+def _read_costs(scene: Scene, run_id: int) -> tuple[int, int, int]:
+    """Attempts paid, times that no answer was usable, times that one waited."""
     c = work_items.c
     with scene.app.database.read() as tx:
         paid = sa.select(sa.func.sum(c.attempts)).where(c.run_id == run_id)
-        met = sa.select(attempts.c.error_class).join(work_items, c.id == attempts.c.item_id)
-        faults = Counter(tx.execute(met.where(c.run_id == run_id)).scalars())
-        return int(tx.execute(paid).scalar_one()), faults
+        met = sa.select(attempts.c.message).join(work_items, c.id == attempts.c.item_id)
+        messages = tx.execute(met.where(c.run_id == run_id)).scalars().all()
+        guilty = sum(message.startswith(UNANSWERED) for message in messages)
+        return int(tx.execute(paid).scalar_one()), guilty, len(messages) - guilty
 
 
 def endure_all() -> Iterator[Asked]:

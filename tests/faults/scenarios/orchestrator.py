@@ -13,7 +13,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from penstock.launcher.ports import LOOPBACK, free_port
+from entrypoints.local.processes import LOOPBACK, free_port
 from penstock.store.schema import run_documents, runs
 from penstock.testing import Reply
 from tests.faults.scenarios.audit import Audit
@@ -95,7 +95,7 @@ class Server:
             self._process = None
 
     def _answers(self) -> bool:
-        with suppress(OSError), urllib.request.urlopen(f"{self.api_url}/health", timeout=1):
+        with suppress(OSError), urllib.request.urlopen(f"{self.api_url}/health", timeout=10):
             return True
         return False
 
@@ -123,7 +123,7 @@ def ingest_without_server(scene: Scene, server: Server, *, away_seconds: float) 
         "EXTRACTION_CONCURRENCY": "4",
     }
     with _ingesting(source, environment, scene.folder / "ingest.log") as flow:
-        wait_for(lambda: _ready(scene) > 0, 60, "the first document to be ready")
+        wait_for(lambda: _ready(scene) > 0, 180, "the first document to be ready")
         server.kill()
         before = _ready(scene)
         time.sleep(away_seconds)

@@ -12,15 +12,14 @@ import sqlalchemy as sa
 
 from penstock.documents import Stage
 from penstock.errors import UsageError
-from penstock.events.record import Event, record
+from penstock.events import Event, record
 from penstock.operations.jobs import retry_job
-from penstock.store.database import Database, Tx
-from penstock.store.identifiers import new_node_id
+from penstock.queue.items import Claim, ItemStatus, NewItem, Outcome
+from penstock.queue.queue import WorkQueue
+from penstock.queue.retry import default_rules
+from penstock.queue.sweep import sweep_expired
+from penstock.store.database import Database, Tx, new_node_id
 from penstock.store.schema import events, nodes, work_items
-from penstock.work.items import Claim, ItemStatus, NewItem, Outcome
-from penstock.work.queue import WorkQueue
-from penstock.work.retry import default_rules
-from penstock.work.sweep import sweep_expired
 from tests.faults.scenarios.scene import open_scenes
 
 TENANT = "races"

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from penstock.dispatch.depths import queue_depths
-from penstock.dispatch.keys import Queue
+from entrypoints.local.processes import LOOPBACK, free_port
 from penstock.documents import Stage
-from penstock.launcher.ports import LOOPBACK, free_port
+from penstock.redis.client import build_redis_client
+from penstock.redis.keys import Queue
+from penstock.redis.reconcile import queue_depths
 from penstock.store.schema import WAITING_ITEM, work_items
 from penstock.testing import Reply
-from penstock.work.redis_client import build_redis_client
 from tests.faults.scenarios.endurance import Endured, endure, hire_workers
 from tests.faults.scenarios.proxy import Proxy
 from tests.faults.scenarios.scene import Scene, open_scene
@@ -170,7 +170,16 @@ def _follow(
             follow_seconds = wait_for(right, _PATIENCE_SECONDS, "Redis to follow the database")
         scene.models.always(None, Reply().after(ANSWER_SECONDS))
 
-    found = endure(scene, fault, counted(), documents=documents, seconds=seconds, look=look)
+    found = endure(
+        scene,
+        fault,
+        counted(),
+        documents=documents,
+        seconds=seconds,
+        # Enough for some to wait still, however long it takes to see that a quarter is done.
+        admitted_before=documents * 3 // 4,
+        look=look,
+    )
     with valkey.connect() as client:
         return Followed(found, waiting, follow_seconds, _count_left(client))
 

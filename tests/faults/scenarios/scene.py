@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
 
-from penstock.bootstrap import App, open_app
+from entrypoints.local.postgres import PostgresServer
+from penstock.app import App, open_app
 from penstock.errors import ConfigurationError
-from penstock.launcher.postgres import PostgresServer
-from penstock.runs.lifecycle import begin_ingesting, close_listing, pause_run, take_run
-from penstock.runs.vocabulary import RunLease
+from penstock.runs.execute import admit_listed, list_source, open_source_run
+from penstock.runs.lifecycle import pause_run, take_run
 from penstock.settings import load_settings
-from penstock.sources.definition import SourceSettings
 from penstock.store.schema import ACTIVE_ITEM, work_items, workers
 from penstock.testing import GroqServer
 from tests.faults.scenarios.audit import Audit, audit_run, is_over
@@ -99,28 +99,23 @@ class Scene:
 
     def open(self, source: Path) -> int:
         """Record a run over this folder, or find the one that was paused."""
-        return self.app.open_run(str(source), TENANT, profile="document").id
+        return open_source_run(self.app.sources, str(source), TENANT, profile="document").id
 
     def bring(self, run_id: int, tell: Callable[[int], object] = lambda _: None) -> None:
         """Admit the documents of a run; `tell` hears how many there are, batch by batch."""
         lease = take_run(self.app.database, run_id, lease_seconds=600)
+        admission = self.app.admission(lease)
+        discover = partial(list_source, self.app.sources, lease.run)
+        admitted = 0
         try:
-            begin_ingesting(self.app.database, lease, None)
-            self._bring(lease, tell)
+            for count in admit_listed(
+                self.app.database, lease, discover, admission.fetch_batches, admission.record
+            ):
+                admitted += count
+                tell(admitted)
         except ConfigurationError as fault:
             pause_run(self.app.database, lease, str(fault))
             raise
-        close_listing(self.app.database, lease)
-
-    def _bring(self, lease: RunLease, tell: Callable[[int], object]) -> None:
-        run, admission = lease.run, self.app.admission(lease)
-        settings = SourceSettings.model_validate(run.settings)
-        listing = self.app.sources.listing(run.source_kind, run.location, settings)
-        admitted = 0
-        for batch in admission.bring(listing.list()):
-            admission.record(batch)
-            admitted += len(batch)
-            tell(admitted)
 
     def is_over(self, run_id: int) -> bool:
         return is_over(self.app.database, run_id)

@@ -14,11 +14,10 @@ import psycopg
 import sqlalchemy as sa
 from psycopg import sql
 
-from penstock import faults
+from entrypoints.local.postgres import PostgresServer, find_programs
+from entrypoints.local.processes import free_port
+from penstock import failpoints
 from penstock.errors import StorageFull
-from penstock.launcher.ports import free_port
-from penstock.launcher.postgres import PostgresServer
-from penstock.launcher.postgres_programs import find_programs
 from penstock.runs.lifecycle import read_run
 from penstock.store.schema import LEASED_ITEM, work_items
 from tests.faults.scenarios.audit import Audit
@@ -215,14 +214,14 @@ def _bring_until_full(scene: Scene, run_id: int, stored: int) -> tuple[int, str]
         nonlocal admitted
         admitted = count
 
-    faults.arm(f"raw.storing=full@{stored + 1}")
+    failpoints.arm(f"raw.storing=full@{stored + 1}")
     try:
         scene.bring(run_id, note)
     except StorageFull:
         with scene.app.database.read() as tx:
             return admitted, str(read_run(tx, run_id).paused_reason)
     finally:
-        faults.arm(None)
+        failpoints.arm(None)
     raise AssertionError("the disk was never full")
 
 

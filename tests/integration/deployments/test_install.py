@@ -1,30 +1,37 @@
 """A Prefect server that is set up by one command, and what it does by itself from then on."""
 
+import asyncio
+import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 
+import prefect
 import pytest
 import sqlalchemy as sa
 import yaml
 from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.actions import WorkPoolUpdate
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.events.filters import EventFilter, EventNameFilter
 from prefect.events.schemas.events import Event
 from prefect.exceptions import ObjectNotFound
+from prefect.workers.process import ProcessJobConfiguration
+from prefect.workers.utilities import get_default_base_job_template_for_infrastructure_type
 
 from deployments.automations import FAILED_INGESTS, OLD_QUEUES, ZOMBIES
 from deployments.install import ROOT, install
-from deployments.pools import POOL, QUEUES
+from deployments.pools import POOL, QUEUES, without_command
+from entrypoints.local.prefect_server import ServerAddress
+from entrypoints.local.processes import wait_until
 from flows.ingest import ingest
 from flows.recover import recover
-from penstock.bootstrap import open_app
+from penstock.app import open_app
 from penstock.errors import PenstockError
-from penstock.launcher.prefect_server import ServerAddress
-from penstock.launcher.processes import wait_until
 from penstock.store.schema import work_items
-from tasks.announcements import QUEUE_OLD, RUN_FAILED
+from tasks.events import QUEUE_OLD, RUN_FAILED
 from tests.factories import make_item
 from tests.simulator import Site, Status
 
@@ -34,7 +41,8 @@ pytestmark = pytest.mark.usefixtures("prefect", "home")
 @pytest.fixture(scope="module")
 def client(prefect_server: ServerAddress) -> Iterator[SyncPrefectClient]:
     """It leaves the server, which others use too, as it found it."""
-    with SyncPrefectClient(prefect_server.api_url) as client:
+    auth_string = prefect_server.auth_string
+    with SyncPrefectClient(prefect_server.api_url, auth_string=auth_string) as client:
         yield client
         for name in (ZOMBIES, FAILED_INGESTS, OLD_QUEUES):
             for automation in client.read_automations_by_name(name):
@@ -101,13 +109,57 @@ def test_one_command_sets_a_server_up_and_may_be_run_again(
     assert f"created work pool '{POOL}' of type process" in installed
     assert all(line.startswith(("unchanged", "deployed", "registered")) for line in second)
     pool = client.read_work_pool(POOL)
-    assert "command" in pool.base_job_template["variables"]["properties"]
+    assert "env" in pool.base_job_template["variables"]["properties"]
     for queue in QUEUES:
         found = client.read_work_queue_by_name(queue.name, work_pool_name=POOL)
         assert (found.priority, found.concurrency_limit) == (queue.priority, queue.limit)
     deployed = {one.name: one.work_queue_name for one in ours(client)}
     assert deployed == described()
     assert set(deployed.values()) == {queue.name for queue in QUEUES}
+
+
+def job(client: SyncPrefectClient, **variables: object) -> ProcessJobConfiguration:
+    """What a worker of the pool would run for a flow run with these job variables."""
+    template = client.read_work_pool(POOL).base_job_template
+    found = asyncio.run(ProcessJobConfiguration.from_template_and_values(template, variables))
+    assert isinstance(found, ProcessJobConfiguration)
+    return found
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_flow_run_cannot_have_a_worker_run_another_program(client: SyncPrefectClient) -> None:
+    asked = job(client, command="touch /tmp/here", env={"PENSTOCK_TENANT": "acme"})
+    assert asked.command is None
+    assert asked.env == {"PENSTOCK_TENANT": "acme"}
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_pool_of_an_older_version_is_closed_and_keeps_what_was_changed(
+    client: SyncPrefectClient,
+) -> None:
+    older = asyncio.run(get_default_base_job_template_for_infrastructure_type("process"))
+    assert older is not None
+    older["variables"]["properties"]["env"]["default"] = {"PENSTOCK_TENANT": "acme"}
+    client.update_work_pool(POOL, WorkPoolUpdate(base_job_template=older))
+    assert job(client, command="touch /tmp/here").command == "touch /tmp/here"
+
+    [said] = [line for line in install() if "work pool" in line]
+    assert said.startswith(f"updated work pool '{POOL}'")
+    assert job(client, command="touch /tmp/here").command is None
+    assert job(client).env == {"PENSTOCK_TENANT": "acme"}
+
+
+@pytest.mark.parametrize("kind", ["process", "docker", "kubernetes", "ecs"])
+def test_pools_of_no_type_let_a_flow_run_name_a_command(kind: str) -> None:
+    views = Path(prefect.__file__).parent / "server" / "api" / "collections_data" / "views"
+    packages = json.loads((views / "aggregate-worker-metadata.json").read_text())
+    kinds = {name: one for package in packages.values() for name, one in package.items()}
+    template = kinds[kind]["default_base_job_configuration"]
+    assert "{{ command }}" in json.dumps(template)
+    closed = without_command(template)
+    assert "{{ command }}" not in json.dumps(closed)
+    assert "command" not in closed["variables"]["properties"]
+    assert closed["job_configuration"]["env"] == template["job_configuration"]["env"]
 
 
 @pytest.mark.usefixtures("installed")
@@ -125,8 +177,8 @@ def test_work_that_waits_too_long_calls_for_one_more_process(client: SyncPrefect
 
     recover()
 
-    wait_for(called, 60)
-    wait_for(lambda: bool(events(client, QUEUE_OLD)), 60)
+    wait_for(called, 180)
+    wait_for(lambda: bool(events(client, QUEUE_OLD)), 180)
     [event] = events(client, QUEUE_OLD)
     assert event.payload["waiting"] == 2
     assert event.payload["oldest_seconds"] >= 3600
@@ -149,7 +201,7 @@ def test_an_ingest_that_fails_is_announced_with_its_reason(
     def announced() -> list[Event]:
         return [one for one in events(client, RUN_FAILED) if one.payload["tenant"] == "acme"]
 
-    wait_for(lambda: bool(announced()), 60)
+    wait_for(lambda: bool(announced()), 180)
     [event] = announced()
     assert event.payload["source"] == source
     assert "500" in event.payload["reason"]

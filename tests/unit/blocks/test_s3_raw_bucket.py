@@ -9,9 +9,9 @@ import pytest
 from prefect_aws import AwsClientParameters, AwsCredentials, MinIOCredentials
 
 from blocks import LocalRawFolder, S3RawBucket
-from penstock.bootstrap import App
-from penstock.crawl.s3_client import S3Access
-from penstock.crawl.s3_rawstore import S3RawStore
+from penstock.app import App
+from penstock.crawl.rawstore import S3RawStore
+from penstock.crawl.s3 import S3Access
 from penstock.errors import ConfigurationError
 from penstock.settings import load_settings
 from penstock.store.database import Database

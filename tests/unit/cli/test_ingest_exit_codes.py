@@ -1,13 +1,18 @@
 """How `penstock ingest` and `resume` end for a script that looks at the exit code alone."""
 
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
+from entrypoints.cli import ingest
 from entrypoints.cli.ingest import IngestResult
-from penstock.runs.report import RunReport
-from penstock.runs.spending import Spending
-from penstock.runs.vocabulary import Change, DocumentStatus, Run, RunStatus
+from penstock.documents import Stage
+from penstock.runs.costs import Spending
+from penstock.runs.report import RunReport, StageProgress
+from penstock.runs.run import Change, DocumentStatus, Run, RunStatus
 
 NOON = datetime(2031, 5, 4, 12, tzinfo=UTC)
 
@@ -34,7 +39,9 @@ def make_result(counts: dict[str, int], status: RunStatus = RunStatus.FINISHED) 
     )
     every = {one: counts.get(one.value, 0) for one in DocumentStatus}
     changes = dict.fromkeys(Change, 0)
-    return IngestResult(RunReport(run, every, {}, changes, Spending({}, {}, 0), 1.0, listed=True))
+    stages = {stage: StageProgress() for stage in Stage}
+    spending = Spending({}, {}, 0)
+    return IngestResult(RunReport(run, every, stages, changes, spending, 1.0, listed=True))
 
 
 @pytest.mark.parametrize(
@@ -58,3 +65,20 @@ def test_any_failed_document_is_fatal_when_strict_and_only_then(
 @pytest.mark.parametrize("status", [one for one in RunStatus if one is not RunStatus.FINISHED])
 def test_a_run_that_is_not_finished_is_never_a_success(status: RunStatus) -> None:
     assert make_result({"ready": 2}, status).exit_code(strict=False) == 1
+
+
+@pytest.mark.parametrize(("strict", "code"), [(True, 1), (False, 0)])
+def test_a_resumed_run_with_a_failed_document_is_fatal_when_strict_and_only_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strict: bool, code: int
+) -> None:
+    paused = make_result({}, RunStatus.INGESTING).report.run
+
+    def end(*_: Any) -> IngestResult:
+        return make_result({"ready": 2, "error": 1})
+
+    monkeypatch.setenv("PENSTOCK_HOME", str(tmp_path))
+    monkeypatch.setattr(ingest, "read_run", lambda *_: paused)
+    monkeypatch.setattr(ingest, "_run_to_end", end)
+    with pytest.raises(typer.Exit) as raised:
+        ingest.resume(paused.id, strict=strict, json=True)
+    assert raised.value.exit_code == code

@@ -9,16 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.crawl.boards import board as board_module
-from penstock.crawl.boards.address import find_board
-from penstock.crawl.boards.board import BoardListing
-from penstock.crawl.boards.markup import tame_html
-from penstock.crawl.boards.registry import BOARDS, board_at, board_in
+from penstock.crawl.boards import base as board_module
+from penstock.crawl.boards.base import BoardListing, find_board, safe_html
+from penstock.crawl.boards.platforms import BOARDS, board_in
 from penstock.crawl.fetch import Fetched, Fetcher
 from penstock.crawl.listing import Listed
 from penstock.documents import RawDocument
 from penstock.errors import ListingFailed
-from penstock.text.extractor import extract_text
+from penstock.text.extract import extract_text
 
 from .scripted import Reply, ScriptedServer
 
@@ -156,7 +154,7 @@ def listing(kind: str, location: str, fetcher: Any = None) -> BoardListing:
 
 
 def listed(kind: str, *jobs: Any, location: str = "https://jobs.test/board") -> list[Listed]:
-    return list(listing(kind, location).list_document(board(kind, *jobs)))
+    return list(listing(kind, location).list(board(kind, *jobs)))
 
 
 def page_of(kind: str, **changes: Any) -> str:
@@ -287,11 +285,10 @@ def test_a_board_anywhere_is_fetched_as_it_is_and_once(
         ),
     ],
 )
-def test_a_known_board_is_asked_for_its_json(location: str, kind: str, api_url: str) -> None:
+def test_a_known_board_is_read_from_its_json(location: str, kind: str, api_url: str) -> None:
     address = find_board(location)
     assert address is not None
     assert (address.kind, address.api_url) == (kind, api_url)
-    assert board_at(location) is BOARDS[kind]
     fetcher = ScriptedFetcher({api_url: board(kind, JOBS[kind]())})
     assert len(list(listing(kind, location, fetcher).list())) == 1
     assert fetcher.asked == [api_url]
@@ -312,7 +309,7 @@ def test_a_known_board_is_asked_for_its_json(location: str, kind: str, api_url: 
     ],
 )
 def test_one_job_and_other_hosts_are_no_known_board(url: str) -> None:
-    assert board_at(url) is None
+    assert find_board(url) is None
 
 
 def test_the_company_is_the_name_of_the_board_where_the_job_does_not_say() -> None:
@@ -346,7 +343,7 @@ def test_a_job_needs_nothing_but_an_id_and_a_title(kind: str) -> None:
 def test_an_empty_board_is_an_empty_listing(kind: str) -> None:
     assert listed(kind) == []
     if kind != "lever":
-        assert list(listing(kind, "https://jobs.test/").list_document({"jobs": []})) == []
+        assert list(listing(kind, "https://jobs.test/").list({"jobs": []})) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -425,11 +422,11 @@ def test_a_board_that_answers_with_an_error_fails(
 def test_another_kind_of_board_is_not_mistaken_for_this_one(kind: str, other: str) -> None:
     document = board(other, JOBS[other]())
     with pytest.raises(ListingFailed, match=f"expected a {kind}.*{other}"):
-        list(listing(kind, "https://jobs.test/").list_document(document))
+        list(listing(kind, "https://jobs.test/").list(document))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_board_is_told_by_its_answer(kind: str) -> None:
+def test_a_board_is_recognised_by_its_json(kind: str) -> None:
     assert board_in(board(kind, JOBS[kind]())) is BOARDS[kind]
     # A broken job must fail the board's listing, not turn the board into a document.
     assert board_in(board(kind, None, JOBS[kind]())) is BOARDS[kind]
@@ -495,7 +492,7 @@ def test_nothing_breaks_out_of_its_place_in_the_page(kind: str, key: str) -> Non
     ],
 )
 def test_harmless_markup_stays(text: str, tamed: str) -> None:
-    assert tame_html(text) == tamed
+    assert safe_html(text) == tamed
 
 
 @pytest.mark.timeout(20)
@@ -505,7 +502,7 @@ def test_long_descriptions_do_not_take_for_ever(piece: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_of_unicode_comes_through_but_what_no_store_accepts(kind: str) -> None:
+def test_all_of_unicode_is_kept_except_what_databases_refuse(kind: str) -> None:
     title = "text" if kind == "lever" else "title"
     (found,) = listed(
         kind, JOBS[kind](**{title: "Müller 🎡 磨坊\x00\ud800 مطحنة", "id": "ü\udfff"})
@@ -590,7 +587,7 @@ def test_places_are_read_in_their_shapes(kind: str, changes: dict[str, Any], loc
         ("ashby", {"compensation": {"summaryComponents": [{"minValue": 1}]}}, None),
     ],
 )
-def test_pay_is_read_where_the_company_tells_it(
+def test_pay_is_read_where_it_is_public(
     kind: str, changes: dict[str, Any], salary: str | None
 ) -> None:
     assert fields_of(kind, **changes).get("salary") == salary
@@ -733,7 +730,7 @@ def test_wrong_types_anywhere_end_as_a_listing_or_as_its_failure(data: st.DataOb
 def test_any_json_is_a_board_or_refused(document: Any, kind: str) -> None:
     board_in(document)
     try:
-        assert list(listing(kind, "https://jobs.test/").list_document(document)) == []
+        assert list(listing(kind, "https://jobs.test/").list(document)) == []
     except ListingFailed:
         return
     assert document == [] or document.get("jobs") == []

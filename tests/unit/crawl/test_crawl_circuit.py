@@ -1,7 +1,7 @@
 import pytest
 
-from penstock.crawl.circuit import Circuit
-from penstock.crawl.retry import HttpFault
+from penstock.crawl.fetch import SourceCircuit
+from penstock.crawl.http import HttpFault
 from penstock.errors import DocumentFault, ErrorClass
 from tests.together import run_together
 
@@ -9,22 +9,22 @@ DOWN = HttpFault(ErrorClass.UNAVAILABLE, "HTTP 500 for http://a/1", status=500)
 
 
 def test_four_failures_leave_the_circuit_closed() -> None:
-    circuit = Circuit("acme")
-    assert [circuit.note(DOWN) for _ in range(4)] == [False] * 4
+    circuit = SourceCircuit("acme")
+    assert [circuit.failed(DOWN) for _ in range(4)] == [False] * 4
     circuit.check()
 
 
 def test_the_fifth_failure_opens_it_and_says_so_once() -> None:
-    circuit = Circuit("acme")
-    assert [circuit.note(DOWN) for _ in range(7)] == [False] * 4 + [True, False, False]
+    circuit = SourceCircuit("acme")
+    assert [circuit.failed(DOWN) for _ in range(7)] == [False] * 4 + [True, False, False]
     with pytest.raises(DocumentFault, match=r"circuit of acme is open: 5 .*HTTP 500") as refused:
         circuit.check()
     assert refused.value.kind is ErrorClass.UNAVAILABLE
 
 
 def test_threads_that_fail_together_open_it_once() -> None:
-    circuit = Circuit("acme")
-    assert sum(run_together(16, lambda _: circuit.note(DOWN))) == 1
+    circuit = SourceCircuit("acme")
+    assert sum(run_together(16, lambda _: circuit.failed(DOWN))) == 1
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,9 @@ def test_threads_that_fail_together_open_it_once() -> None:
     ],
 )
 def test_what_one_document_alone_is_to_blame_for_does_not_count(fault: DocumentFault) -> None:
-    circuit = Circuit("acme")
+    circuit = SourceCircuit("acme")
     for _ in range(10):
-        circuit.note(fault)
+        circuit.failed(fault)
     circuit.check()
 
 
@@ -53,7 +53,7 @@ def test_what_one_document_alone_is_to_blame_for_does_not_count(fault: DocumentF
     ],
 )
 def test_what_the_source_is_to_blame_for_counts(fault: DocumentFault) -> None:
-    circuit = Circuit("acme")
+    circuit = SourceCircuit("acme")
     for _ in range(5):
-        circuit.note(fault)
+        circuit.failed(fault)
     assert circuit.is_open

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 import brotli  # type: ignore[import-untyped]
 import pytest
 
-from penstock.crawl.compression import CODINGS, CompressionError
 from penstock.crawl.fetch import Fetcher
+from penstock.crawl.http import CODINGS, CompressionError
 from penstock.errors import DocumentFault, ErrorClass
 from tests.simulator import GzipBomb, Site
 
@@ -145,7 +145,7 @@ def test_brotli_that_goes_on_in_a_later_chunk_is_damaged() -> None:
 
 
 @pytest.mark.parametrize("coding", ["zstd", "deflate", "compress", "gzip, gzip"])
-def test_a_coding_nobody_offered_is_unsupported(
+def test_a_coding_that_was_not_offered_is_unsupported(
     server: ScriptedServer, fetcher: Fetcher, coding: str
 ) -> None:
     fault = fault_of(fetcher, packed_page(server, b"x", coding))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.crawl.duplicates import DuplicateOf, Duplicates
+from penstock.crawl.simhash import DuplicateOf, Duplicates
 
 HASH = 0x0123456789ABCDEF
 

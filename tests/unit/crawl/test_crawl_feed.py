@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.crawl.feed import FeedEntry, FeedError, FeedListing, parse_feed
 from penstock.crawl.fetch import Fetcher
 from penstock.crawl.listing import Listed
+from penstock.crawl.site import FeedListing
+from penstock.crawl.xml_lists import FeedEntry, XmlListError, parse_feed
 from penstock.errors import ListingFailed
 
 from .scripted import Reply, ScriptedServer
@@ -197,7 +198,7 @@ def test_encodings_are_understood(encoding: str) -> None:
     ],
 )
 def test_a_broken_feed_is_refused(content: bytes) -> None:
-    with pytest.raises(FeedError):
+    with pytest.raises(XmlListError):
         parse_feed(content, URL)
 
 
@@ -211,7 +212,7 @@ def test_a_broken_feed_is_refused(content: bytes) -> None:
 )
 def test_entities_are_refused(entity: str) -> None:
     xml = f"<!DOCTYPE x [{entity}]><rss><channel><item><title>&a;</title></item></channel></rss>"
-    with pytest.raises(FeedError, match="entities"):
+    with pytest.raises(XmlListError, match="entities"):
         parse_feed(xml.encode(), URL)
 
 
@@ -221,7 +222,7 @@ def test_entities_are_refused(entity: str) -> None:
     ids=["too large", "cut off"],
 )
 def test_a_bad_gzip_feed_is_refused(plain: bytes, cut: int | None, reason: str) -> None:
-    with pytest.raises(FeedError, match=reason):
+    with pytest.raises(XmlListError, match=reason):
         parse_feed(gzip.compress(plain)[:cut], URL)
 
 
@@ -246,7 +247,7 @@ def test_any_text_is_a_feed_or_none_or_refused(text: str) -> None:
     for content in (text, rss(item(text)), atom(text)):
         try:
             feed = parse_feed(content.encode(), URL)
-        except FeedError:
+        except XmlListError:
             continue
         assert feed is None or all(entry.url != "" for entry in feed.entries)
 
@@ -278,11 +279,11 @@ def test_links_are_read_against_where_the_feed_was_found(
     assert found.url == f"{server.url}/en/1"
 
 
-def test_an_entry_without_a_link_is_left_out_and_told(
+def test_an_entry_without_a_link_is_left_out_with_a_warning(
     server: ScriptedServer, fetcher: Fetcher, caplog: pytest.LogCaptureFixture
 ) -> None:
     body = rss(item("<title>no link</title>"), item("<link>mailto:a@a.test</link>"))
-    with caplog.at_level(logging.WARNING, "penstock.crawl.feed"):
+    with caplog.at_level(logging.WARNING, "penstock.crawl.xml_lists"):
         found = listed(
             server, fetcher, body.replace("</channel>", item("<link>/1</link>") + "</channel>")
         )
@@ -307,6 +308,6 @@ def test_what_is_no_feed_fails(server: ScriptedServer, fetcher: Fetcher, body: s
 
 def test_a_feed_that_does_not_answer_fails(server: ScriptedServer, fetcher: Fetcher) -> None:
     listing = FeedListing(f"{server.url}/nothing", fetcher)
-    assert (listing.kind, listing.name) == ("feed", f"{server.url}/nothing")
+    assert (listing.kind, listing.location) == ("feed", f"{server.url}/nothing")
     with pytest.raises(ListingFailed, match="HTTP 404"):
         list(listing.list())

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.crawl.filename import escape_undecodable
-from penstock.crawl.folder import FolderListing, SingleFileListing
+from penstock.crawl.files import FolderListing, SingleFileListing, escape_undecodable
 from penstock.errors import ListingFailed
 
 
@@ -103,7 +102,7 @@ def test_a_broken_link_is_one_document_and_not_a_broken_listing(tmp_path: Path) 
     assert ids(tmp_path) == ["dangling", "itself"]
 
 
-def test_a_pipe_is_listed_so_that_somebody_hears_of_it(tmp_path: Path) -> None:
+def test_a_pipe_is_listed_and_not_ignored(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
     assert ids(tmp_path) == ["pipe"]
@@ -183,8 +182,8 @@ def test_a_source_is_named_by_its_absolute_path(
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "docs/a.txt")
     folder = FolderListing(Path("docs/../docs/"))
-    assert (folder.kind, folder.name, folder.location) == ("folder", *[f"{tmp_path}/docs"] * 2)
+    assert (folder.kind, folder.location) == ("folder", f"{tmp_path}/docs")
     file = SingleFileListing(Path("docs/a.txt"))
-    assert (file.kind, file.name) == ("file", f"{tmp_path}/docs/a.txt")
+    assert (file.kind, file.location) == ("file", f"{tmp_path}/docs/a.txt")
     (listed,) = file.list()
     assert (listed.external_id, listed.path) == ("a.txt", tmp_path / "docs/a.txt")

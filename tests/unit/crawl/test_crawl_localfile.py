@@ -69,7 +69,7 @@ def test_a_link_to_itself_is_unavailable(tmp_path: Path, fetcher: Fetcher) -> No
 
 
 @pytest.mark.timeout(10)
-def test_a_pipe_is_unsupported_and_nobody_waits_for_it(tmp_path: Path, fetcher: Fetcher) -> None:
+def test_a_pipe_is_unsupported_and_not_waited_for(tmp_path: Path, fetcher: Fetcher) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert fault_of(fetcher, tmp_path / "pipe").kind is ErrorClass.UNSUPPORTED
 

@@ -8,11 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.crawl import s3_client
-from penstock.crawl.extension import extension_for
-from penstock.crawl.rawstore import LocalRawStore, RawStore, escape_part
-from penstock.crawl.s3_client import S3Access, build_s3_client
-from penstock.crawl.s3_rawstore import S3RawStore, open_s3_raw_store
+from penstock.crawl import s3 as s3_module
+from penstock.crawl.files import extension_for
+from penstock.crawl.rawstore import (
+    LocalRawStore,
+    RawStore,
+    S3RawStore,
+    escape_part,
+    open_s3_raw_store,
+)
+from penstock.crawl.s3 import S3Access, build_s3_client
 from penstock.errors import ConfigurationError, DocumentFault, ErrorClass, StorageFull
 from tests.s3 import Reply, script
 
@@ -165,6 +170,17 @@ def test_deleted_bytes_are_gone_and_may_be_deleted_again(place: Place) -> None:
     assert caught.value.kind is ErrorClass.UNAVAILABLE
 
 
+def test_the_versions_of_a_document_are_found_by_any_of_them(store: RawStore) -> None:
+    old, new = (store.put("t", "s", "a", content, "txt") for content in (b"old", b"new"))
+    store.put("t", "s", "a/b", b"of another document", "txt")
+    store.put("t", "s", "ab", b"of another document", "txt")
+    for key in (old, new):
+        assert sorted(one.key for one in store.versions(key)) == sorted([old, new])
+    store.delete(old)
+    store.delete(new)
+    assert store.versions(new) == []
+
+
 def test_deleting_one_version_keeps_the_other(store: RawStore) -> None:
     old, new = (store.put("t", "s", "a", content, "txt") for content in (b"old", b"new"))
     store.delete(old)
@@ -201,7 +217,7 @@ def test_a_folder_keeps_no_empty_folders(folder: FolderPlace) -> None:
     assert not (folder.root / "store" / key).parent.exists()
 
 
-def test_a_full_disk_blames_no_document_and_leaves_nothing_behind(
+def test_a_full_disk_is_not_a_document_fault_and_leaves_no_file(
     folder: FolderPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> None:
@@ -275,7 +291,7 @@ def test_bytes_that_break_off_are_a_fault(stored: BucketPlace) -> None:
 def test_a_server_that_is_down_is_a_fault_that_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(s3_client, "TRIES", 1)
+    monkeypatch.setattr(s3_module, "TRIES", 1)
     access = S3Access("http://127.0.0.1:9", "us-east-1", "key", "secret")
     store = S3RawStore(build_s3_client(access), "bucket")
     with pytest.raises(DocumentFault, match=r"127\.0\.0\.1:9") as caught:

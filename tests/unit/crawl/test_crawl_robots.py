@@ -17,7 +17,7 @@ def refusal(fetcher: Fetcher, url: str) -> DocumentFault:
     return caught.value
 
 
-def test_a_disallowed_page_is_never_asked_for(server: ScriptedServer, fetcher: Fetcher) -> None:
+def test_a_disallowed_page_is_not_requested(server: ScriptedServer, fetcher: Fetcher) -> None:
     server.page("/robots.txt", "User-agent: penstock\nDisallow: /private", "text/plain")
     fault = refusal(fetcher, server.page("/private/a", "x"))
     assert fault.kind is ErrorClass.FORBIDDEN
@@ -48,7 +48,7 @@ def test_a_site_without_rules_allows_everything(
     assert fetcher.get(server.page("/a", "x")).content == b"x"
 
 
-def test_a_site_that_cannot_show_its_rules_is_closed_for_now(
+def test_a_site_whose_robots_txt_fails_is_not_crawled_for_now(
     server: ScriptedServer, fetcher: Fetcher
 ) -> None:
     server.reply("/robots.txt", Reply(500))
@@ -56,29 +56,27 @@ def test_a_site_that_cannot_show_its_rules_is_closed_for_now(
     for _ in range(2):
         fault = refusal(fetcher, url)
         assert fault.kind is ErrorClass.UNAVAILABLE
-        assert "closed to crawlers for now" in str(fault)
+        assert "not crawled for now" in str(fault)
     assert len(server.requests_for("/robots.txt")) == 3
     assert server.requests_for("/a") == []
 
 
-def test_a_site_that_asks_for_time_is_not_called_closed(
-    server: ScriptedServer, fetcher: Fetcher
-) -> None:
+def test_a_rate_limit_on_robots_txt_is_passed_on(server: ScriptedServer, fetcher: Fetcher) -> None:
     server.reply("/robots.txt", Reply(429, headers={"Retry-After": "600"}))
     fault = refusal(fetcher, server.page("/a", "x"))
     assert (fault.kind, fault.retry_after_seconds) == (ErrorClass.RATE_LIMITED, 600)
 
 
-def test_rules_are_asked_for_once(server: ScriptedServer, fetcher: Fetcher) -> None:
+def test_robots_txt_is_fetched_once(server: ScriptedServer, fetcher: Fetcher) -> None:
     for _ in range(3):
         fetcher.get(server.page("/a", "x"))
     assert len(server.requests_for("/robots.txt")) == 1
 
 
-def test_rules_are_asked_for_again_when_they_are_too_old(
+def test_robots_txt_is_fetched_again_when_it_is_too_old(
     server: ScriptedServer, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.crawl.robots._KEEP_SECONDS", 0.0)
+    monkeypatch.setattr("penstock.crawl.politeness._KEEP_SECONDS", 0.0)
     for _ in range(2):
         fetcher.get(server.page("/a", "x"))
     assert len(server.requests_for("/robots.txt")) == 2
@@ -120,7 +118,7 @@ def test_a_wish_for_more_than_a_minute_gets_a_minute_and_one_warning(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("penstock.crawl.robots._KEEP_SECONDS", 0.0)
+    monkeypatch.setattr("penstock.crawl.politeness._KEEP_SECONDS", 0.0)
     server.page("/robots.txt", "User-agent: *\nCrawl-delay: 3600", "text/plain")
     with caplog.at_level(logging.WARNING):
         for path in ("/a", "/b"):

@@ -8,8 +8,13 @@ from typing import Any
 import pytest
 from botocore import exceptions
 
-from penstock.crawl.s3_client import TRIES, S3Access, build_once, build_s3_client
-from penstock.crawl.s3_trouble import explained, listing_explained
+from penstock.crawl.s3 import (
+    TRIES,
+    S3Access,
+    build_once,
+    build_s3_client,
+    s3_errors,
+)
 from penstock.errors import (
     ConfigurationError,
     DocumentFault,
@@ -31,7 +36,7 @@ def hasty(s3: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def trouble(client: Any, reply: Reply | Exception) -> PenstockError:
     script(client, "GetObject", *[reply] * TRIES)
-    with pytest.raises(PenstockError) as caught, explained("fetch", URL, "the source"):
+    with pytest.raises(PenstockError) as caught, s3_errors("fetch", URL, "the source"):
         client.get_object(Bucket="mills", Key="a.pdf")
     return caught.value
 
@@ -51,13 +56,13 @@ def test_waiting_is_bounded_and_sixteen_threads_have_a_connection_each() -> None
     assert config.retries == {"mode": "standard", "total_max_attempts": 3}
 
 
-def test_a_server_of_ones_own_is_asked_by_path(s3: Any, bucket: str) -> None:
+def test_another_server_is_addressed_by_path(s3: Any, bucket: str) -> None:
     asked = script(s3, "ListObjectsV2")
     s3.list_objects_v2(Bucket=bucket)
     assert f"/{bucket}?" in asked[0]
 
 
-def test_aws_is_asked_by_host_name() -> None:
+def test_aws_is_addressed_by_host_name() -> None:
     access = S3Access(None, "eu-west-1", "key", "secret")
     with closing(build_s3_client(access)) as client:
         asked = script(client, "ListObjectsV2", Reply(body=b"<ListBucketResult/>"))
@@ -65,7 +70,7 @@ def test_aws_is_asked_by_host_name() -> None:
     assert asked[0].startswith("https://mills.s3.eu-west-1.amazonaws.com/")
 
 
-def test_a_passing_trouble_is_tried_again(hasty: Any, bucket: str) -> None:
+def test_a_temporary_error_is_retried(hasty: Any, bucket: str) -> None:
     hasty.put_object(Bucket=bucket, Key="a", Body=b"x")
     asked = script(hasty, "GetObject", Reply(503, "SlowDown"), Reply(500, "InternalError"))
     assert hasty.get_object(Bucket=bucket, Key="a")["Body"].read() == b"x"
@@ -86,13 +91,13 @@ def test_a_passing_trouble_is_tried_again(hasty: Any, bucket: str) -> None:
         S3Access(region="no region"),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_is_asked(access: S3Access) -> None:
+def test_invalid_settings_are_refused_before_any_request(access: S3Access) -> None:
     with pytest.raises(ConfigurationError, match="PENSTOCK_S3_") as caught:
         build_s3_client(access)
     assert "hidden" not in str(caught.value)
 
 
-def test_a_line_end_that_was_copied_along_does_no_harm(s3_access: S3Access) -> None:
+def test_white_space_around_a_key_is_removed(s3_access: S3Access) -> None:
     copied = S3Access(s3_access.endpoint_url, "us-east-1", "key\n", " secret ")
     with closing(build_s3_client(copied)) as client:
         assert client.list_buckets()["ResponseMetadata"]["HTTPStatusCode"] == 200
@@ -106,7 +111,10 @@ def test_a_profile_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch)
 
 def test_no_credentials_anywhere_are_a_configuration_fault(s3_access: S3Access) -> None:
     with closing(build_s3_client(S3Access(s3_access.endpoint_url, "us-east-1"))) as client:
-        for named in (explained("fetch", URL, "the source"), listing_explained("s3://mills/")):
+        for named in (
+            s3_errors("fetch", URL, "the source"),
+            s3_errors("list", "s3://mills/", "the source", listing=True),
+        ):
             with (
                 pytest.raises(ConfigurationError, match=r"'mills'.*PENSTOCK_S3_ACCESS_KEY_ID"),
                 named,
@@ -152,7 +160,7 @@ def test_each_error_has_its_class(hasty: Any, reply: Reply | Exception, kind: Er
         ("AuthorizationHeaderMalformed", 400, "PENSTOCK_S3_REGION"),
     ],
 )
-def test_what_no_document_is_to_blame_for_names_the_bucket_and_what_to_mend(
+def test_a_configuration_error_names_the_bucket_and_the_setting(
     hasty: Any, code: str, status: int, setting: str
 ) -> None:
     fault = trouble(hasty, Reply(status, code))
@@ -171,13 +179,16 @@ def test_a_server_that_echoes_the_key_does_not_get_it_into_a_message(hasty: Any,
 @pytest.mark.parametrize("status", [200, 400, 500])
 def test_what_is_no_s3_server_is_not_repeated(hasty: Any, status: int) -> None:
     script(hasty, "ListObjectsV2", *[Reply(status, body=b"<html>hidden")] * TRIES)
-    with pytest.raises(ListingFailed) as caught, listing_explained("s3://mills/"):
+    with (
+        pytest.raises(ListingFailed) as caught,
+        s3_errors("list", "s3://mills/", "the source", listing=True),
+    ):
         hasty.list_objects_v2(Bucket="mills")
     assert "hidden" not in str(caught.value)
 
 
 def test_our_own_errors_pass_unchanged() -> None:
-    with pytest.raises(ListingFailed, match="mine"), explained("fetch", URL, "the source"):
+    with pytest.raises(ListingFailed, match="mine"), s3_errors("fetch", URL, "the source"):
         raise ListingFailed("mine")
 
 
@@ -191,7 +202,7 @@ def test_a_client_is_built_once_however_many_threads_ask() -> None:
     client = build_once(factory)
 
     def ask(_: int) -> object:
-        together.wait(timeout=10)
+        together.wait(timeout=60)
         return client()
 
     with ThreadPoolExecutor(8) as threads:

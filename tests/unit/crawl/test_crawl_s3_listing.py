@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.crawl.s3_client import S3Access
-from penstock.crawl.s3_listing import (
+from penstock.crawl.s3 import (
+    S3Access,
     S3Listing,
     is_s3_location,
     object_url,
@@ -83,7 +83,7 @@ def test_a_whole_bucket_can_be_listed(s3: Any, bucket: str) -> None:
 def test_a_location_has_one_spelling(written: str) -> None:
     listing = S3Listing(written, None)
     assert listing.kind == "s3"
-    assert listing.name == listing.location == "s3://mills/"
+    assert listing.location == "s3://mills/"
 
 
 def test_placeholders_of_folders_are_left_out_but_not_documents_that_look_like_them(
@@ -108,7 +108,7 @@ def test_a_listing_goes_over_all_pages_in_order(s3: Any, bucket: str) -> None:
     assert len(asked) == 2
 
 
-def test_odd_keys_keep_apart_and_lead_back_to_their_objects(s3: Any, bucket: str) -> None:
+def test_unusual_keys_stay_distinct_and_name_their_objects(s3: Any, bucket: str) -> None:
     for key in ODD_KEYS:
         s3.put_object(Bucket=bucket, Key=key, Body=key.encode())
     found = list(S3Listing(f"s3://{bucket}/", s3).list())
@@ -151,13 +151,15 @@ def test_a_listing_that_fails_midway_says_so(s3: Any, bucket: str) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html><body>Welcome</body></html>"])
-def test_an_answer_of_something_else_is_no_empty_listing(s3: Any, bucket: str, body: bytes) -> None:
+def test_a_response_of_another_server_is_not_an_empty_listing(
+    s3: Any, bucket: str, body: bytes
+) -> None:
     script(s3, "ListObjectsV2", Reply(body=body))
-    with pytest.raises(ListingFailed, match=r"no S3 server.*PENSTOCK_S3_ENDPOINT_URL"):
+    with pytest.raises(ListingFailed, match=r"not one of an S3 server.*PENSTOCK_S3_ENDPOINT_URL"):
         ids(S3Listing(f"s3://{bucket}/", s3))
 
 
-def test_places_in_s3_are_told_by_their_scheme() -> None:
+def test_s3_locations_are_recognised_by_their_scheme() -> None:
     assert is_s3_location("s3://mills/a")
     assert is_s3_location("S3://mills")
     assert not is_s3_location("https://mills.s3.amazonaws.com/a")

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.crawl.fetch import Fetched, Fetcher, Marks, NotModified
 from penstock.crawl.listing import Listed
-from penstock.crawl.s3_listing import S3Listing, object_url
+from penstock.crawl.s3 import S3Listing, object_url
 from penstock.errors import ConfigurationError, DocumentFault, ErrorClass
 from tests.s3 import Reply, script
 
@@ -54,7 +54,7 @@ def test_an_unchanged_object_is_not_sent_again(s3: Any, bucket: str, fetcher: Fe
 
 
 def test_objects_of_odd_keys_are_the_ones_that_come(s3: Any, bucket: str, fetcher: Fetcher) -> None:
-    for key in ("a//b", "a/b", "a%2Fb", "/a", "../a", "a\x00b", "a%00b", "a?b#c", "ä"):
+    for key in ("a//b", "a/b", "a%2Fb", "/a", "a\x00b", "a%00b", "a?b#c", "ä"):
         put(s3, bucket, key, key.encode())
     for listed in S3Listing(f"s3://{bucket}/", s3).list():
         fetched = fetcher.fetch(listed)
@@ -62,13 +62,13 @@ def test_objects_of_odd_keys_are_the_ones_that_come(s3: Any, bucket: str, fetche
         assert listed.url == object_url(bucket, fetched.content.decode())
 
 
-def test_a_missing_object_is_no_longer_there(bucket: str, fetcher: Fetcher) -> None:
+def test_a_missing_object_is_unavailable(bucket: str, fetcher: Fetcher) -> None:
     fault = fault_of(fetcher, Listed("a", f"s3://{bucket}/a"))
     assert fault.kind is ErrorClass.UNAVAILABLE
     assert str(fault) == f"s3://{bucket}/a is no longer there"
 
 
-def test_a_forbidden_object_is_not_asked_for_again(s3: Any, bucket: str, fetcher: Fetcher) -> None:
+def test_a_forbidden_object_is_not_retried(s3: Any, bucket: str, fetcher: Fetcher) -> None:
     asked = script(s3, "GetObject", Reply(403, "AccessDenied"))
     fault = fault_of(fetcher, put(s3, bucket, "a", b"x"))
     assert fault.kind is ErrorClass.FORBIDDEN
@@ -76,7 +76,7 @@ def test_a_forbidden_object_is_not_asked_for_again(s3: Any, bucket: str, fetcher
     assert len(asked) == 1
 
 
-def test_a_bucket_that_has_gone_is_no_fault_of_a_document(fetcher: Fetcher) -> None:
+def test_a_missing_bucket_is_a_configuration_error(fetcher: Fetcher) -> None:
     with pytest.raises(ConfigurationError, match="no bucket 'nowhere-at-all'"):
         fetcher.fetch(Listed("a", "s3://nowhere-at-all/a"))
 
@@ -113,7 +113,7 @@ def test_a_packed_object_is_unpacked(s3: Any, bucket: str, fetcher: Fetcher) -> 
         (b"x", "gzip, br", ErrorClass.UNSUPPORTED),
     ],
 )
-def test_an_object_that_cannot_be_unpacked_says_why(
+def test_a_fault_names_why_an_object_cannot_be_unpacked(
     s3: Any, bucket: str, fetcher: Fetcher, body: bytes, coding: str, kind: ErrorClass
 ) -> None:
     assert fault_of(fetcher, put(s3, bucket, "a", body, ContentEncoding=coding)).kind is kind

@@ -6,11 +6,10 @@ import pytest
 
 from penstock.crawl import site
 from penstock.crawl.fetch import Fetcher
-from penstock.crawl.link import Link, page_links
 from penstock.crawl.listing import Listed
 from penstock.crawl.site import SiteListing
-from penstock.crawl.sitemap import Sitemap, SitemapError, parse_sitemap
-from penstock.crawl.url import is_below, normalise_url
+from penstock.crawl.urls import is_below, normalise_url, page_links
+from penstock.crawl.xml_lists import Sitemap, XmlListError, parse_sitemap
 from penstock.errors import ListingFailed, UsageError
 
 from .scripted import Reply, ScriptedServer
@@ -175,7 +174,7 @@ def test_a_prefixed_sitemap_and_cdata_are_read() -> None:
 )
 def test_entities_are_refused(entity: str) -> None:
     xml = f"<!DOCTYPE x [{entity}]><urlset><url><loc>&a;</loc></url></urlset>"
-    with pytest.raises(SitemapError, match="entities"):
+    with pytest.raises(XmlListError, match="entities"):
         parse_sitemap(xml.encode())
 
 
@@ -183,7 +182,7 @@ def test_entities_are_refused(entity: str) -> None:
     ("plain", "cut"), [(bytes(60 << 20), None), (b"<urlset/>", -5)], ids=["too large", "cut off"]
 )
 def test_a_bad_gzip_sitemap_is_refused(plain: bytes, cut: int | None) -> None:
-    with pytest.raises(SitemapError):
+    with pytest.raises(XmlListError):
         parse_sitemap(gzip.compress(plain)[:cut])
 
 
@@ -218,13 +217,13 @@ def test_urls_have_one_spelling(url: str, normal: str | None) -> None:
         ("http://a.test/x", "http://a.test/", True),
     ],
 )
-def test_a_part_of_a_site_is_told_by_its_path(url: str, start: str, below: bool) -> None:
+def test_a_part_of_a_site_is_recognised_by_its_path(url: str, start: str, below: bool) -> None:
     assert is_below(url, start) is below
 
 
 def test_links_are_read_against_the_base_of_the_page() -> None:
     html = b'<base href="/deep/"><a href="x">x</a><a>no</a>'
-    assert page_links(html, None, "http://a.test/") == [Link("http://a.test/deep/x", "x")]
+    assert page_links(html, None, "http://a.test/") == [("http://a.test/deep/x", "x")]
 
 
 @pytest.mark.parametrize(
@@ -242,15 +241,15 @@ def test_links_are_read_against_the_base_of_the_page() -> None:
     ],
 )
 def test_links_come_with_their_text(html: str, text: str | None) -> None:
-    assert page_links(html.encode(), None, "http://a.test/") == [Link("http://a.test/x", text)]
+    assert page_links(html.encode(), None, "http://a.test/") == [("http://a.test/x", text)]
 
 
 def test_text_in_an_encoding_that_is_not_understood_is_no_text() -> None:
     html = "<a href=x>M\u00fcller</a>".encode("iso-8859-1")
-    assert page_links(html, "text/html", "http://a.test/") == [Link("http://a.test/x")]
+    assert page_links(html, "text/html", "http://a.test/") == [("http://a.test/x", None)]
 
 
-def test_pages_found_as_links_are_called_as_the_links_are(
+def test_pages_found_as_links_have_the_text_of_the_link_as_title(
     server: ScriptedServer, fetcher: Fetcher
 ) -> None:
     start = server.page("/jobs/", '<a href="1">Senior\n Miller</a>')

@@ -4,14 +4,19 @@ from pathlib import Path
 import pytest
 
 from penstock.crawl.fetch import Fetcher
+from penstock.crawl.files import UrlListListing
+from penstock.crawl.listing import Listing
 from penstock.crawl.site import SiteListing
-from penstock.crawl.source import KINDS, build_listing, recognise_source
-from penstock.crawl.urllist import UrlListListing
 from penstock.errors import ListingFailed, UsageError
+from penstock.sources.finder import KINDS, build_listing, recognise_kind
+
+
+def recognise(source: str, fetcher: Fetcher) -> Listing:
+    return build_listing(recognise_kind(source), source, fetcher)
 
 
 def kind_of(source: object, fetcher: Fetcher) -> str:
-    return recognise_source(str(source), fetcher).kind
+    return recognise(str(source), fetcher).kind
 
 
 def test_a_folder_is_a_folder(tmp_path: Path, fetcher: Fetcher) -> None:
@@ -21,9 +26,9 @@ def test_a_folder_is_a_folder(tmp_path: Path, fetcher: Fetcher) -> None:
 def test_a_file_of_urls_is_a_url_list(tmp_path: Path, fetcher: Fetcher) -> None:
     path = tmp_path / "urls"
     path.write_bytes(b"\xef\xbb\xbf# pages\r\n\r\nhttps://a.test/1\r\n  HTTP://b.test/2\r\n")
-    listing = recognise_source(str(path), fetcher)
+    listing = recognise(str(path), fetcher)
     assert listing.kind == "url_list"
-    assert listing.name == str(path)
+    assert listing.location == str(path)
     assert [found.external_id for found in listing.list()] == [
         "https://a.test/1",
         "http://b.test/2",
@@ -65,9 +70,8 @@ def test_a_url_list_that_is_gone_fails(tmp_path: Path) -> None:
 
 
 def test_a_site_is_named_by_its_normalised_url(fetcher: Fetcher) -> None:
-    listing = recognise_source("HTTPS://Example.TEST:443/Jobs/#all", fetcher)
-    assert (listing.kind, listing.name) == ("site", "https://example.test/Jobs/")
-    assert listing.location == listing.name
+    listing = recognise("HTTPS://Example.TEST:443/Jobs/#all", fetcher)
+    assert (listing.kind, listing.location) == ("site", "https://example.test/Jobs/")
 
 
 @pytest.mark.parametrize(
@@ -76,17 +80,17 @@ def test_a_site_is_named_by_its_normalised_url(fetcher: Fetcher) -> None:
 )
 def test_anything_else_is_named_and_refused(fetcher: Fetcher, source: str) -> None:
     with pytest.raises(UsageError):
-        recognise_source(source, fetcher)
+        recognise(source, fetcher)
 
 
 def test_a_refusal_says_what_a_source_may_be(fetcher: Fetcher) -> None:
     with pytest.raises(UsageError, match=r"/no/such/place.*SOURCE may be a folder"):
-        recognise_source("/no/such/place", fetcher)
+        recognise("/no/such/place", fetcher)
 
 
 def test_a_url_with_a_password_is_refused_without_repeating_it(fetcher: Fetcher) -> None:
     with pytest.raises(UsageError) as caught:
-        recognise_source("https://me:hunter2@a.test/", fetcher)
+        recognise("https://me:hunter2@a.test/", fetcher)
     assert "hunter2" not in str(caught.value)
 
 
@@ -103,10 +107,10 @@ def test_a_url_with_a_password_is_refused_without_repeating_it(fetcher: Fetcher)
         ("https://acme.test/careers", "site"),
     ],
 )
-def test_known_job_boards_are_told_by_their_address(
+def test_known_job_boards_are_recognised_by_their_url(
     fetcher: Fetcher, source: str, kind: str
 ) -> None:
-    listing = recognise_source(source, fetcher)
+    listing = recognise(source, fetcher)
     assert listing.kind == kind
     # A run that is taken up again is told what its source is by the location alone.
     assert kind_of(listing.location, fetcher) == kind
@@ -143,7 +147,7 @@ def test_a_local_listing_is_built_by_its_kind(fetcher: Fetcher, tmp_path: Path, 
         ("greenhouse", "acme", None, "not a valid URL"),
         ("lever", "https://me:hunter2@a.test/", None, "user name or password"),
         ("folder", "/no/such/place", None, "cannot use"),
-        ("folder", __file__, None, "is no folder"),
+        ("folder", __file__, None, "is not a folder"),
         ("file", str(Path(__file__).parent), None, "is a folder"),
         ("url_list", str(Path(__file__).parent), None, "is a folder"),
         ("feed", "https://a.test/", "x", "link pattern is for"),
@@ -169,4 +173,4 @@ def test_a_folder_may_be_named_from_home(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "cvs").mkdir()
-    assert recognise_source("~/cvs", fetcher).location == str(tmp_path / "cvs")
+    assert recognise("~/cvs", fetcher).location == str(tmp_path / "cvs")

@@ -1,7 +1,6 @@
 import pytest
 
-from penstock.crawl.listing import Listed
-from penstock.crawl.titles import TitleFilter, words_of_address
+from penstock.crawl.listing import Listed, TitleFilter, title_from_url
 
 
 def listed(title: str | None, url: str = "https://acme.test/jobs/1") -> Listed:
@@ -35,12 +34,12 @@ def test_an_exclusion_wins_over_an_inclusion_and_is_named() -> None:
     assert (decision.included, decision.why) == (False, "title excluded by 'junior'")
 
 
-def test_what_is_not_included_says_so() -> None:
+def test_a_decision_names_why_a_title_is_not_included() -> None:
     decision = TitleFilter(["engineer"]).decide(listed("Cook"))
     assert (decision.included, decision.why) == (False, "title has none of the included words")
 
 
 def test_the_address_stands_for_a_title_that_is_not_known() -> None:
     url = "https://acme.test/jobs/senior-data_engineer?id=3"
-    assert words_of_address(url) == "senior data engineer"
+    assert title_from_url(url) == "senior data engineer"
     assert TitleFilter(["data engineer"]).decide(listed(None, url)).included

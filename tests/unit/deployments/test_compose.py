@@ -1,6 +1,8 @@
 """The compose file, as far as it can be checked without an engine."""
 
 import re
+import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +71,53 @@ def test_what_the_reader_has_to_set_is_asked_for_or_has_a_default() -> None:
         assert re.fullmatch(r"\$\{\w+:[-?].*\}", variable), variable
 
 
-def test_only_two_ports_are_open_to_others() -> None:
+def test_only_what_asks_for_tokens_is_open_to_other_machines() -> None:
     opened = {name: one["ports"] for name, one in SERVICES.items() if "ports" in one}
-    assert opened == {"prefect": ["4200:4200"], "api": ["8000:8000"]}
+    assert opened == {"prefect": ["127.0.0.1:4200:4200"], "api": ["8000:8000"]}
+    assert "PENSTOCK_API_JWT_SECRET" in SERVICES["api"]["environment"]
+
+
+def test_the_prefect_server_asks_for_what_all_of_ours_know() -> None:
+    server = SERVICES["prefect"]["environment"]
+    asked_for = server["PREFECT_SERVER_API_AUTH_STRING"]
+    assert asked_for.startswith("${PREFECT_API_AUTH_STRING:?"), "it has no default"
+    for name in ("install", "worker", "api"):
+        assert SERVICES[name]["environment"]["PREFECT_API_AUTH_STRING"] == asked_for
+    origins = server["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"].split(",")
+    assert server["PREFECT_SERVER_UI_API_URL"].removesuffix("/api") in origins
+    assert "*" not in origins
+
+
+def test_the_image_has_the_locked_versions_of_everything() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    assert "uv sync --locked" in text
+    assert "COPY pyproject.toml uv.lock" in text
+    for unlocked in ("pip install -e", "pip install .", "prefect-redis>="):
+        assert unlocked not in text
+    locked = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
+    [ours] = [one for one in locked if one["name"] == "penstock"]
+    assert set(re.findall(r"--extra (\w+)", text)) == {"container"}
+    [needed] = ours["optional-dependencies"]["container"]
+    assert needed["name"] == "prefect-redis", "compose.yaml has Prefect's messages in Redis"
+    [uv] = [one for one in locked if one["name"] == "uv"]
+    assert f"uv=={uv['version']}" in text
 
 
 def test_the_image_runs_as_nobody_special_in_the_projects_folder() -> None:
     lines = (ROOT / "Dockerfile").read_text().splitlines()
     assert "USER penstock" in lines
     assert any(line.startswith("WORKDIR") for line in lines)
+
+
+def test_what_is_not_for_the_repository_is_not_for_the_image() -> None:
+    """Among it are the home, with its passwords, and files of settings, at any depth."""
+    patterns = (ROOT / ".dockerignore").read_text().split()
+    anywhere = [one.removeprefix("**/") for one in patterns if one.startswith("**/")]
+    ignored = [name.rstrip("/") for name in (ROOT / ".gitignore").read_text().split()]
+    assert {".penstock", ".env"} <= set(ignored)
+    for name in (*ignored, ".env.production"):
+        assert any(fnmatch(name, pattern) for pattern in anywhere), name
+
+
+def test_the_home_in_the_image_is_its_owners_alone() -> None:
+    assert "install -d -m 700 -o penstock /data" in (ROOT / "Dockerfile").read_text()

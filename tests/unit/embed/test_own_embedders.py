@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.embed.checked import CheckedEmbedder
-from penstock.embed.embedder import build_embedder, embedder_named
-from penstock.embed.hashing import HashEmbedder
-from penstock.embed.own import WINDOW_CHARS
+from penstock.embed.embedder import (
+    WINDOW_CHARS,
+    CheckedEmbedder,
+    HashEmbedder,
+    build_embedder,
+    embedder_named,
+)
 from penstock.errors import ConfigurationError
 from penstock.settings import load_settings
 
@@ -141,7 +144,7 @@ def test_vectors_that_are_not_as_promised_are_refused(vectors: Any, complaint: s
             return vectors
 
     with pytest.raises(ConfigurationError, match=rf"the embedder ours/small@2 .*{complaint}"):
-        CheckedEmbedder(Own(), 100, 2).embed(["one", "two"])
+        CheckedEmbedder(Own()).embed(["one", "two"])
 
 
 def test_zeros_and_the_rounding_of_small_numbers_are_accepted() -> None:
@@ -152,7 +155,7 @@ def test_zeros_and_the_rounding_of_small_numbers_are_accepted() -> None:
             del texts
             return [np.array(v, "<f4").tobytes() for v in ((0, 0), (0.6, 0.8004))]
 
-    assert len(CheckedEmbedder(Own(), 100, 2).embed(["one", "two"])) == 2
+    assert len(CheckedEmbedder(Own()).embed(["one", "two"])) == 2
 
 
 def test_the_first_name_makes_vectors_and_the_others_are_found_by_identity(write: Write) -> None:

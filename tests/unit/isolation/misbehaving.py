@@ -20,7 +20,7 @@ def obey(text: str, *, greeting: str = "done") -> str | Fault:
     if order == "hang":
         _hang_holding_the_interpreter_lock(argument)
     elif order == "crash":
-        os.kill(os.getpid(), signal.SIGSEGV)
+        crash()
     elif order == "eat":
         return str(len(bytearray(64 * 1024**3)))
     elif order == "raise":
@@ -35,9 +35,18 @@ def obey(text: str, *, greeting: str = "done") -> str | Fault:
         _shout()
     elif order == "main":
         return str(getattr(sys.modules["__main__"], "__file__", "no main module"))
+    elif order == "blocked":
+        return str(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))
     elif order == "loaded":
         return str(argument in sys.modules)
     return f"{greeting} {argument or order} by {os.getpid()}"
+
+
+def crash() -> None:
+    """The library of the pool blames no input for a crash that it sees before it has read that the
+    input was begun, which a busy machine may delay."""
+    time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGSEGV)
 
 
 def _hang_holding_the_interpreter_lock(pid_file: str) -> None:

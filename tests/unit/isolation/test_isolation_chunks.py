@@ -1,13 +1,13 @@
 """Chunks are big enough to be cheap and small enough to share out."""
 
-from penstock.isolation.chunks import CHUNK_BYTES, CHUNK_INPUTS, plan_chunks
+from penstock.isolation.pool import CHUNK_BYTES, CHUNK_INPUTS, plan_chunks
 
 
 def sizes_of(lengths: list[int], processes: int = 2) -> list[int]:
     inputs = [(i, b"x" * length) for i, length in enumerate(lengths)]
     chunks = plan_chunks(inputs, len, processes)
-    assert [i for chunk in chunks for i in chunk.indexes] == list(range(len(lengths)))
-    return [len(chunk.inputs) for chunk in chunks]
+    assert [i for chunk in chunks for i, _ in chunk] == list(range(len(lengths)))
+    return [len(chunk) for chunk in chunks]
 
 
 def test_many_small_inputs_travel_in_full_chunks() -> None:

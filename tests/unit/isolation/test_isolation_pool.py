@@ -1,6 +1,7 @@
 """The pool gives every input its due, whatever its neighbours do."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -14,8 +15,7 @@ import pytest
 
 from penstock.documents import Fault
 from penstock.errors import ConfigurationError, ErrorClass, Interrupted
-from penstock.isolation.job import Job
-from penstock.isolation.pool import ChildPool
+from penstock.isolation.pool import ChildPool, ChildTask
 
 from . import misbehaving
 
@@ -30,8 +30,8 @@ def pool() -> Iterator[ChildPool]:
         yield shared
 
 
-def make_job(function: str = misbehaving.PATH, **options: Any) -> Job[str, str]:
-    return Job(
+def make_job(function: str = misbehaving.PATH, **options: Any) -> ChildTask[str, str]:
+    return ChildTask(
         function=function,
         doing="obeying it",
         name_of=lambda order: f"order {order!r}",
@@ -213,11 +213,11 @@ def test_a_call_that_waits_while_the_pool_is_closed_says_so(tmp_path: Path) -> N
 
 PROGRAM = f"""
 import sys
-from penstock.isolation.job import Job
+from penstock.isolation.pool import ChildTask
 from penstock.isolation.pool import ChildPool
 
 print("main module runs", flush=True)
-job = Job({misbehaving.PATH!r}, "obeying it", str, len)
+job = ChildTask({misbehaving.PATH!r}, "obeying it", str, len)
 (outcome,) = ChildPool(processes=1).map(job, [sys.argv[1]])
 print(outcome, flush=True)
 """
@@ -251,3 +251,57 @@ def test_a_hanging_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
         finally:
             program.kill()
     wait_until(lambda: not child.is_running(), "the end of the child")
+
+
+SLOW_IMPORT = """
+import pathlib, time
+pathlib.Path("importing").touch()
+time.sleep(1)
+"""
+INTERRUPTED = f"""
+import signal, sys, threading
+from penstock.isolation.pool import ChildPool, ChildTask
+
+# An interrupt that the program itself survives.
+signal.signal(signal.SIGINT, lambda *_: None)
+job = ChildTask({misbehaving.PATH!r}, "obeying it", str, len)
+
+def work():
+    with ChildPool(processes=1, warmup=("slow_import",)) as pool:
+        print(*pool.map(job, ["blocked"]))
+
+if sys.argv[1] == "thread":
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+else:
+    work()
+print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))
+"""
+
+
+@pytest.mark.parametrize("where", ["main", "thread"])
+def test_ctrl_c_while_children_are_prepared_prints_nothing_and_ends_none(
+    tmp_path: Path, where: str
+) -> None:
+    """A terminal sends it to every process of the program."""
+    (tmp_path / "slow_import.py").write_text(SLOW_IMPORT)
+    places = os.pathsep.join([str(tmp_path), str(Path.cwd())])
+    program = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, where],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": places},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        wait_until((tmp_path / "importing").exists, "the import")
+        os.killpg(program.pid, signal.SIGINT)
+        out, err = program.communicate(timeout=DEADLINE_SECONDS)
+    finally:
+        program.kill()
+    assert err == ""
+    # Neither the child nor the program is left with SIGINT blocked.
+    assert out.split() == ["False", "False"]

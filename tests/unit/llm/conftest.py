@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from penstock.llm.asking import Asker
+from penstock.llm.caller import ModelCaller
 from penstock.llm.chain import ModelChain
 from penstock.testing import GroqServer
 from tests.unit.llm.models import (
-    MakeAsker,
+    MakeCaller,
     MakeChain,
     RecordingLedger,
-    build_asker,
+    build_caller,
     build_chain,
     make_answer,
 )
@@ -35,13 +35,13 @@ def ledger() -> RecordingLedger:
 
 
 @pytest.fixture
-def make_asker(server: GroqServer) -> Iterator[MakeAsker]:
+def make_caller(server: GroqServer) -> Iterator[MakeCaller]:
     with ExitStack() as made:
 
-        def make(**options: Any) -> Asker:
-            asker = build_asker(server, **options)
-            made.callback(asker.close)
-            return asker
+        def make(**options: Any) -> ModelCaller:
+            caller = build_caller(server, **options)
+            made.callback(caller.close)
+            return caller
 
         yield make
 
@@ -53,7 +53,7 @@ def make_chain(server: GroqServer, ledger: RecordingLedger) -> Iterator[MakeChai
         def make(**options: Any) -> ModelChain:
             asking = {name: options[name] for name in ASKING if name in options}
             chaining = {name: options[name] for name in options if name not in ASKING_ONLY}
-            chain = build_chain(build_asker(server, **asking), ledger, **chaining)
+            chain = build_chain(build_caller(server, **asking), ledger, **chaining)
             made.callback(chain.close)
             return chain
 

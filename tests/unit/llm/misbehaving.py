@@ -3,13 +3,13 @@
 from datetime import date
 
 from penstock.documents import Extraction
-from penstock.llm.cleaning import Caps
-from penstock.llm.extractor import Question
+from penstock.llm.answers import Caps
+from penstock.llm.prompts import PreparedRequest
 from tests.unit.isolation.misbehaving import obey
 
-PATH = f"{__name__}:answer_question"
+PATH = f"{__name__}:extract_fields"
 
 
-def answer_question(question: Question, *, caps: Caps, today: date) -> Extraction:
-    obey(question.title or "")
+def extract_fields(prepared: PreparedRequest, *, caps: Caps, today: date) -> Extraction:
+    obey(prepared.title or "")
     return Extraction({"today": today, "caps": caps}, 1.0, "obedience")

@@ -9,15 +9,13 @@ from typing import Any
 
 from penstock.documents import Extraction, ExtractionRequest, Fault, ModelCall
 from penstock.errors import BudgetSpent
-from penstock.llm.asking import Asker
-from penstock.llm.breaker import Breaker
-from penstock.llm.buckets import LocalRateLimit
-from penstock.llm.chain import ChainSettings, ModelChain
-from penstock.llm.cleaning import Caps
-from penstock.llm.extractor import Outcome, Question, prepare_question
-from penstock.llm.groq_client import build_groq_client
-from penstock.llm.modes import Modes
-from penstock.llm.prices import price_table
+from penstock.llm.answers import Caps
+from penstock.llm.caller import ModelCaller
+from penstock.llm.chain import ChainSettings, ModelChain, price_table
+from penstock.llm.groq import build_groq_client
+from penstock.llm.prompts import JsonModes, Outcome, PreparedRequest, prepare_request
+from penstock.llm.ratelimit import LocalGate, RateLimit
+from penstock.retry import CircuitBreaker
 from penstock.testing import GroqServer
 
 PRIMARY = "openai/gpt-oss-20b"
@@ -29,7 +27,7 @@ PROSE = (
 )
 
 MakeChain = Callable[..., ModelChain]
-MakeAsker = Callable[..., Asker]
+MakeCaller = Callable[..., ModelCaller]
 
 
 def make_answer(**fields: Any) -> dict[str, Any]:
@@ -51,9 +49,9 @@ def make_request(
     return ExtractionRequest(text, profile, **{"node_id": "node-1", **values})
 
 
-def make_question(text: str = PROSE * 2, profile: str = "resume") -> Question:
-    question = prepare_question(make_request(text, profile))
-    assert isinstance(question, Question)
+def make_prepared(text: str = PROSE * 2, profile: str = "resume") -> PreparedRequest:
+    question = prepare_request(make_request(text, profile))
+    assert isinstance(question, PreparedRequest)
     return question
 
 
@@ -86,20 +84,20 @@ class RecordingLedger:
         return Counter((call.model, str(call.outcome)) for _, call in self.calls)
 
 
-def build_asker(
+def build_caller(
     server: GroqServer,
     *,
-    breaker: Breaker | None = None,
+    breaker: CircuitBreaker | None = None,
     timeout_seconds: float = 10.0,
     concurrency: int = 16,
-) -> Asker:
+) -> ModelCaller:
     client = build_groq_client(KEY, server.base_url, timeout_seconds, connections=concurrency)
-    limits = LocalRateLimit()
-    modes = Modes("low")
-    return Asker(client, limits, breaker or Breaker(), modes, concurrency=concurrency)
+    limits = RateLimit(LocalGate())
+    modes = JsonModes("low")
+    return ModelCaller(client, limits, breaker or CircuitBreaker(), modes, concurrency=concurrency)
 
 
-def build_chain(asker: Asker, ledger: RecordingLedger, **changes: Any) -> ModelChain:
+def build_chain(caller: ModelCaller, ledger: RecordingLedger, **changes: Any) -> ModelChain:
     values: Mapping[str, Any] = {
         "primary": PRIMARY,
         "fallback": FALLBACK,
@@ -111,7 +109,7 @@ def build_chain(asker: Asker, ledger: RecordingLedger, **changes: Any) -> ModelC
         "prices": price_table(()),
         **changes,
     }
-    return ModelChain(ChainSettings(**values), asker, ledger)
+    return ModelChain(ChainSettings(**values), caller, ledger)
 
 
 def found(outcome: Outcome) -> Extraction:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.documents import Extraction, ExtractionRequest
-from penstock.llm.rules import RulesExtractor
+from penstock.rules import RulesExtractor
 
 TODAY = date(2025, 6, 15)
 SAMPLES = Path(__file__).parent / "samples"

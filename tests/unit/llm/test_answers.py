@@ -11,26 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator
 
-from penstock.llm.answers import Judged, Reason, judge_answer
-from penstock.llm.cleaning import Caps
-from penstock.llm.profiles import Profile, profile_named
-from penstock.llm.schemas import Confidence
+from penstock.llm.answers import Caps, FallbackReason, JudgedAnswer, judge_answer
+from penstock.llm.profiles import Confidence, Profile, profile_named
 
 THRESHOLD = 0.65
 GOOD = {"primary_skills": ["Python"], "recent_job_titles": ["Engineer"], "confidence": 0.8}
 JSON = json.dumps(GOOD)
 
 
-def judge(content: str | None, profile: str | Profile = "resume") -> Judged:
+def judge(content: str | None, profile: str | Profile = "resume") -> JudgedAnswer:
     wanted = profile if isinstance(profile, Profile) else profile_named(profile)
     return judge_answer(wanted, content, Caps(), THRESHOLD)
 
 
-def judge_fields(**changes: Any) -> Judged:
+def judge_fields(**changes: Any) -> JudgedAnswer:
     return judge(json.dumps({**GOOD, **changes}))
 
 
-def skills_of(judged: Judged) -> Any:
+def skills_of(judged: JudgedAnswer) -> Any:
     return (judged.fields or {}).get("primary_skills")
 
 
@@ -103,10 +101,10 @@ def test_an_answer_is_found_in_any_wrapping(content: str) -> None:
     ],
 )
 def test_what_holds_no_whole_object_is_invalid(content: str | None) -> None:
-    assert judge(content) == Judged(None, None, Reason.INVALID_JSON)
+    assert judge(content) == JudgedAnswer(None, None, FallbackReason.INVALID_JSON)
 
 
-def test_texts_are_not_tidied_with_the_json_around_them() -> None:
+def test_texts_are_not_changed_when_the_json_is_repaired() -> None:
     text = 'a, ] ,} </think> ```\u00a0\\"{'
     chatty = f"Here: {json.dumps({**GOOD, 'industries': [text]}, ensure_ascii=False)} Done,}}"
     judged = judge(chatty)
@@ -121,11 +119,15 @@ def test_the_last_usable_object_counts_since_drafts_come_first() -> None:
         "Python"
     ]
     unsure = JSON.replace("0.8", "0.3")
-    assert judge(f"First: {JSON} On second thought: {unsure}").reason is Reason.LOW_CONFIDENCE
+    assert (
+        judge(f"First: {JSON} On second thought: {unsure}").reason is FallbackReason.LOW_CONFIDENCE
+    )
 
 
-def test_without_a_usable_object_the_first_tells_why() -> None:
-    assert judge('{"confidence": 0.9} {"primary_skills": 3}').reason is Reason.MISSING_FIELDS
+def test_without_a_usable_object_the_reason_is_that_of_the_first() -> None:
+    assert (
+        judge('{"confidence": 0.9} {"primary_skills": 3}').reason is FallbackReason.MISSING_FIELDS
+    )
 
 
 # What is judged
@@ -146,14 +148,14 @@ def test_unknown_fields_are_dropped_and_confidence_is_apart() -> None:
 @pytest.mark.parametrize(
     ("confidence", "reason"),
     [
-        (0, Reason.LOW_CONFIDENCE),
-        (0.64, Reason.LOW_CONFIDENCE),
+        (0, FallbackReason.LOW_CONFIDENCE),
+        (0.64, FallbackReason.LOW_CONFIDENCE),
         (0.65, None),
         ("0.65", None),
         (1, None),
     ],
 )
-def test_the_threshold_itself_passes(confidence: Any, reason: Reason | None) -> None:
+def test_the_threshold_itself_passes(confidence: Any, reason: FallbackReason | None) -> None:
     judged = judge_fields(confidence=confidence)
     assert judged.reason is reason
     assert judged.confidence == float(confidence)
@@ -162,7 +164,9 @@ def test_the_threshold_itself_passes(confidence: Any, reason: Reason | None) -> 
 
 @pytest.mark.parametrize("confidence", [1.4, -0.1, float("nan"), "high", "", None, True, [], 85])
 def test_a_confidence_that_is_none_fails_validation(confidence: Any) -> None:
-    assert judge_fields(confidence=confidence) == Judged(None, None, Reason.FAILED_VALIDATION)
+    assert judge_fields(confidence=confidence) == JudgedAnswer(
+        None, None, FallbackReason.FAILED_VALIDATION
+    )
 
 
 def test_an_own_schema_without_bounds_does_not_widen_confidence() -> None:
@@ -174,7 +178,7 @@ def test_an_own_schema_without_bounds_does_not_widen_confidence() -> None:
 
 def test_a_missing_confidence_fails_validation() -> None:
     fields = {name: value for name, value in GOOD.items() if name != "confidence"}
-    assert judge(json.dumps(fields)).reason is Reason.FAILED_VALIDATION
+    assert judge(json.dumps(fields)).reason is FallbackReason.FAILED_VALIDATION
 
 
 @pytest.mark.parametrize(
@@ -189,7 +193,7 @@ def test_a_missing_confidence_fails_validation() -> None:
     ],
 )
 def test_required_fields_that_are_absent_or_empty_are_missing(content: str) -> None:
-    assert judge(content) == Judged(None, None, Reason.MISSING_FIELDS)
+    assert judge(content) == JudgedAnswer(None, None, FallbackReason.MISSING_FIELDS)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +206,7 @@ def test_required_fields_that_are_absent_or_empty_are_missing(content: str) -> N
     ],
 )
 def test_wrong_types_fail_validation(changes: dict[str, Any]) -> None:
-    assert judge_fields(**changes) == Judged(None, None, Reason.FAILED_VALIDATION)
+    assert judge_fields(**changes) == JudgedAnswer(None, None, FallbackReason.FAILED_VALIDATION)
 
 
 def test_fields_are_cleaned() -> None:
@@ -228,7 +232,7 @@ def test_the_values_of_an_own_schema_are_plain_json() -> None:
     line = {"text": "Pump", "amount": None, "colour": "red"}
     given = {"total": 0, "due": "2026-01-31", "lines": [line, None], "tags": None}
     judged = judge(json.dumps({**given, "confidence": 1}), INVOICE)
-    assert judged == Judged(
+    assert judged == JudgedAnswer(
         {
             "number": None,
             "total": 0.0,
@@ -251,7 +255,7 @@ def test_names_that_a_schema_gives_its_fields_outside_are_understood() -> None:
     assert judged.fields == {"tax_number": "DE1"}
 
 
-def test_a_validator_that_breaks_refuses_the_answer_and_is_told(
+def test_a_validator_that_raises_refuses_the_answer_and_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Broken(BaseModel):
@@ -265,7 +269,7 @@ def test_a_validator_that_breaks_refuses_the_answer_and_is_told(
 
     with caplog.at_level(logging.WARNING):
         judged = judge('{"total": 0, "confidence": 1}', Profile("broken", Broken, "Read."))
-    assert judged.reason is Reason.FAILED_VALIDATION
+    assert judged.reason is FallbackReason.FAILED_VALIDATION
     assert "profile broken raised ZeroDivisionError" in caplog.text
 
 
@@ -332,7 +336,7 @@ def test_texts_come_out_storable() -> None:
 
 @given(st.text() | st.text(alphabet='{}[]",: \\n\ud800a1.<think>/', max_size=60))
 def test_no_content_raises(content: str) -> None:
-    assert isinstance(judge(content), Judged)
+    assert isinstance(judge(content), JudgedAnswer)
 
 
 @given(

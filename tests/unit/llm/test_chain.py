@@ -8,10 +8,10 @@ import pytest
 
 from penstock.documents import ExtractionRequest, ExtractionSkipped
 from penstock.errors import BudgetSpent, ErrorClass, Interrupted, StagePaused
-from penstock.llm.asking import PATIENCE_SECONDS, UNREACHED_SECONDS
-from penstock.llm.breaker import Breaker
+from penstock.llm.answers import Caps
+from penstock.llm.caller import MAX_WAIT_SECONDS, UNREACHABLE_RETRY_SECONDS
 from penstock.llm.chain import ModelChain
-from penstock.llm.cleaning import Caps
+from penstock.retry import CircuitBreaker
 from penstock.testing import (
     Answer,
     GroqServer,
@@ -49,7 +49,7 @@ pytestmark = pytest.mark.full_suite
 RETIRED = ("llama-3.1-8b-instant", "llama-3.3-70b-versatile")
 
 
-def models_asked(server: GroqServer) -> list[str]:
+def models_called(server: GroqServer) -> list[str]:
     return [request.model for request in server.requests]
 
 
@@ -66,7 +66,7 @@ def test_a_good_primary_answer_is_one_call(
     chain: ModelChain, server: GroqServer, ledger: RecordingLedger
 ) -> None:
     [answer] = chain.extract([make_request()])
-    assert models_asked(server) == [PRIMARY]
+    assert models_called(server) == [PRIMARY]
     extraction = found(answer)
     assert extraction.model == PRIMARY
     assert (extraction.confidence, extraction.fallback_reason, extraction.marks) == (0.9, None, ())
@@ -86,7 +86,7 @@ def test_json_in_a_fence_or_in_talk_is_read(
 def test_a_confidence_at_the_threshold_is_enough(chain: ModelChain, server: GroqServer) -> None:
     server.always(PRIMARY, make_answer(confidence=0.65))
     assert found(chain.extract([make_request()])[0]).confidence == 0.65
-    assert models_asked(server) == [PRIMARY]
+    assert models_called(server) == [PRIMARY]
 
 
 def test_outcomes_come_in_the_order_of_the_requests(chain: ModelChain, server: GroqServer) -> None:
@@ -100,7 +100,7 @@ def test_outcomes_come_in_the_order_of_the_requests(chain: ModelChain, server: G
     assert found(answers[0]).fields["primary_skills"] == ["Python"]
 
 
-def test_ninety_nine_characters_are_not_asked_about_and_a_hundred_are(
+def test_texts_below_a_hundred_characters_are_skipped(
     chain: ModelChain, server: GroqServer
 ) -> None:
     answers = chain.extract([make_request("x" * 99), make_request("x" * 100)])
@@ -109,7 +109,7 @@ def test_ninety_nine_characters_are_not_asked_about_and_a_hundred_are(
     assert server.count() == 1
 
 
-def test_nothing_is_asked_about_nothing(chain: ModelChain, server: GroqServer) -> None:
+def test_an_empty_batch_makes_no_call(chain: ModelChain, server: GroqServer) -> None:
     assert chain.extract([]) == []
     assert server.count() == 0
 
@@ -148,17 +148,18 @@ def test_an_answer_that_will_not_do_falls_back_and_its_reason_is_counted(
     answer: Answer,
     reason: str,
 ) -> None:
-    # Only where a model is to be too slow: on a busy machine others may take longer, too.
-    chain = make_chain(timeout_seconds=0.3 if reason == "timeout" else 30)
+    # Only where a model is to be too slow: on a busy machine others may take longer, too. Also
+    # there the fallback has to answer in time.
+    chain = make_chain(timeout_seconds=2.0 if reason == "timeout" else 30)
     server.always(PRIMARY, answer)
     extraction = found(chain.extract([make_request()])[0])
-    assert models_asked(server) == [PRIMARY, FALLBACK]
+    assert models_called(server) == [PRIMARY, FALLBACK]
     assert (extraction.model, extraction.fallback_reason) == (FALLBACK, reason)
     assert ledger.outcomes == {(PRIMARY, reason): 1, (FALLBACK, "accepted"): 1}
     assert [call.model for call in extraction.calls] == [PRIMARY, FALLBACK]
 
 
-def test_an_answer_that_met_its_limit_is_asked_once_more_with_more_room(
+def test_a_truncated_answer_is_requested_once_more_with_more_room(
     chain: ModelChain, server: GroqServer, ledger: RecordingLedger
 ) -> None:
     server.script(PRIMARY, [cut_short()])
@@ -172,37 +173,37 @@ def test_an_answer_that_meets_its_limit_twice_falls_back(
 ) -> None:
     server.always(PRIMARY, cut_short())
     extraction = found(chain.extract([make_request()])[0])
-    assert models_asked(server) == [PRIMARY, PRIMARY, FALLBACK]
+    assert models_called(server) == [PRIMARY, PRIMARY, FALLBACK]
     assert (extraction.model, extraction.fallback_reason) == (FALLBACK, "truncated")
 
 
-def test_a_question_that_is_too_large_is_shrunk_and_asked_once_more(
+def test_a_request_that_is_too_large_is_sent_once_more_with_half_the_text(
     chain: ModelChain, server: GroqServer
 ) -> None:
     server.script(PRIMARY, [too_large()])
     extraction = found(chain.extract([make_request(PROSE * 20)])[0])
-    assert models_asked(server) == [PRIMARY, PRIMARY]
+    assert models_called(server) == [PRIMARY, PRIMARY]
     whole, shrunk = (len(request.text) for request in server.requests)
     assert shrunk < 0.6 * whole
     assert extraction.marks == ("input_cut",)
 
 
-def test_a_question_that_stays_too_large_falls_back(chain: ModelChain, server: GroqServer) -> None:
+def test_a_request_that_stays_too_large_falls_back(chain: ModelChain, server: GroqServer) -> None:
     server.always(PRIMARY, too_large())
     extraction = found(chain.extract([make_request(PROSE * 20)])[0])
-    assert models_asked(server) == [PRIMARY, PRIMARY, FALLBACK]
+    assert models_called(server) == [PRIMARY, PRIMARY, FALLBACK]
     assert extraction.fallback_reason == "too_large"
 
 
-def test_more_room_that_makes_a_question_too_large_shrinks_the_question(
+def test_more_room_that_makes_a_request_too_large_halves_the_text(
     chain: ModelChain, server: GroqServer
 ) -> None:
     server.script(PRIMARY, [cut_short(), too_large()])
     assert found(chain.extract([make_request(PROSE * 20)])[0]).model == PRIMARY
-    assert models_asked(server) == [PRIMARY] * 3
+    assert models_called(server) == [PRIMARY] * 3
 
 
-def test_a_question_too_large_for_every_model_is_a_permanent_fault(
+def test_a_request_too_large_for_every_model_is_a_permanent_fault(
     chain: ModelChain, server: GroqServer
 ) -> None:
     server.always(None, too_large())
@@ -242,7 +243,7 @@ def test_the_surer_of_two_unsure_answers_is_kept(chain: ModelChain, server: Groq
     assert extraction.marks == ()
 
 
-def test_when_both_fail_the_fault_tells_of_both(
+def test_when_both_fail_the_fault_names_both(
     chain: ModelChain, server: GroqServer, ledger: RecordingLedger
 ) -> None:
     server.always(PRIMARY, "no JSON")
@@ -262,11 +263,11 @@ def test_one_documents_failure_is_not_its_neighbours(chain: ModelChain, server: 
     assert fault(answers[2])
 
 
-def test_a_chain_of_one_model_asks_it_once(make_chain: MakeChain, server: GroqServer) -> None:
+def test_a_chain_of_one_model_calls_it_once(make_chain: MakeChain, server: GroqServer) -> None:
     chain = make_chain(fallback=PRIMARY)
     server.always(PRIMARY, "no JSON")
     assert fault(chain.extract([make_request()])[0])
-    assert models_asked(server) == [PRIMARY]
+    assert models_called(server) == [PRIMARY]
 
 
 # Fields
@@ -308,9 +309,7 @@ def test_a_text_over_the_limit_is_cut_and_marked(make_chain: MakeChain, server: 
     assert len(server.requests[0].text) < 900
 
 
-def test_a_profile_that_nobody_knows_is_not_asked_about(
-    chain: ModelChain, server: GroqServer
-) -> None:
+def test_an_unknown_profile_makes_no_call(chain: ModelChain, server: GroqServer) -> None:
     assert fault(chain.extract([make_request(profile="unheard-of")])[0]).kind.permanent
     assert server.count() == 0
 
@@ -337,7 +336,7 @@ def test_what_a_document_orders_does_not_change_the_shape_of_the_answer(
 
 
 @pytest.mark.parametrize("answer", [model_not_found(), model_decommissioned()])
-def test_a_primary_that_is_gone_leaves_the_fallback_working_and_one_warning(
+def test_a_missing_primary_leaves_the_fallback_working_and_one_warning(
     chain: ModelChain, server: GroqServer, caplog: pytest.LogCaptureFixture, answer: Answer
 ) -> None:
     server.always(PRIMARY, answer)
@@ -348,7 +347,7 @@ def test_a_primary_that_is_gone_leaves_the_fallback_working_and_one_warning(
     assert PRIMARY in warning.getMessage()
 
 
-def test_a_fallback_that_is_gone_leaves_an_unsure_primary_answer(
+def test_a_missing_fallback_leaves_the_primary_answer_of_low_confidence(
     chain: ModelChain, server: GroqServer
 ) -> None:
     server.always(PRIMARY, make_answer(confidence=0.5))
@@ -359,7 +358,7 @@ def test_a_fallback_that_is_gone_leaves_an_unsure_primary_answer(
 def test_the_seeds_models_pause_and_name_their_replacements(make_chain: MakeChain) -> None:
     with GroqServer(retired=RETIRED) as gone:
         chain = make_chain(primary=RETIRED[0], fallback=RETIRED[1])
-        chain._asker._client.base_url = gone.base_url
+        chain._caller._client.base_url = gone.base_url
         for _ in range(2):
             with pytest.raises(StagePaused) as raised:
                 chain.extract(make_requests(5))
@@ -368,7 +367,7 @@ def test_the_seeds_models_pause_and_name_their_replacements(make_chain: MakeChai
     assert "set EXTRACTION_FALLBACK_MODEL=openai/gpt-oss-120b" in said
 
 
-def test_other_models_that_are_gone_pause_and_name_the_settings(
+def test_missing_models_pause_and_name_the_settings(
     make_chain: MakeChain, server: GroqServer
 ) -> None:
     server.always(None, model_not_found())
@@ -379,9 +378,7 @@ def test_other_models_that_are_gone_pause_and_name_the_settings(
 # Keys, limits, quotas
 
 
-def test_a_refused_key_pauses_and_asks_hardly_anything(
-    make_chain: MakeChain, server: GroqServer
-) -> None:
+def test_a_refused_key_pauses_after_few_calls(make_chain: MakeChain, server: GroqServer) -> None:
     chain = make_chain(concurrency=1)
     server.always(None, invalid_api_key().after(0.1))
     with pytest.raises(StagePaused, match="GROQ_API_KEY") as raised:
@@ -407,7 +404,7 @@ def test_the_quota_of_a_day_pauses(chain: ModelChain, server: GroqServer) -> Non
         chain.extract(make_requests(3))
 
 
-def test_a_rate_limit_is_waited_for_and_falls_back_to_nobody(
+def test_a_rate_limit_is_waited_for_without_a_fallback(
     chain: ModelChain, server: GroqServer, ledger: RecordingLedger
 ) -> None:
     server.script(PRIMARY, [rate_limited(0.05)] * 3)
@@ -419,7 +416,7 @@ def test_a_rate_limit_is_waited_for_and_falls_back_to_nobody(
 def test_a_long_rate_limit_is_a_fault_that_costs_nothing_and_says_how_long(
     chain: ModelChain, server: GroqServer
 ) -> None:
-    seconds = PATIENCE_SECONDS + 30
+    seconds = MAX_WAIT_SECONDS + 30
     server.always(PRIMARY, rate_limited(seconds))
     trouble = fault(chain.extract([make_request()])[0])
     assert (trouble.kind, trouble.retry_after_seconds) == (ErrorClass.RATE_LIMITED, seconds)
@@ -431,21 +428,21 @@ def test_a_long_rate_limit_is_a_fault_that_costs_nothing_and_says_how_long(
 def test_a_dead_endpoint_is_left_alone_and_what_waits_for_it_pays_nothing(
     make_chain: MakeChain, server: GroqServer
 ) -> None:
-    chain = make_chain(concurrency=1, breaker=Breaker(failures=2, open_seconds=60))
+    chain = make_chain(concurrency=1, breaker=CircuitBreaker(failures=2, open_seconds=60))
     server.always(None, unavailable())
-    kinds = [fault(answer).kind for answer in chain.extract(make_requests(10))]
-    assert kinds.count(ErrorClass.UNAVAILABLE) <= 1
-    assert kinds.count(ErrorClass.RATE_LIMITED) >= 9
+    faults = [fault(answer) for answer in chain.extract(make_requests(10))]
+    assert {one.kind for one in faults} == {ErrorClass.UNAVAILABLE}
+    assert [one.is_free for one in faults].count(False) <= 1
     assert server.count() <= 6
 
 
-def test_an_endpoint_that_comes_back_is_asked_again(
+def test_an_endpoint_that_comes_back_is_called_again(
     make_chain: MakeChain, server: GroqServer
 ) -> None:
     clock = [0.0]
-    chain = make_chain(breaker=Breaker(failures=1, open_seconds=60, clock=lambda: clock[0]))
+    chain = make_chain(breaker=CircuitBreaker(failures=1, open_seconds=60, clock=lambda: clock[0]))
     server.always(None, unavailable())
-    assert fault(chain.extract([make_request()])[0]).kind is ErrorClass.RATE_LIMITED
+    assert fault(chain.extract([make_request()])[0]).is_free
     server.reset()
     assert fault(chain.extract([make_request()])[0]).retry_after_seconds == 60
     assert server.count() == 0
@@ -454,39 +451,61 @@ def test_an_endpoint_that_comes_back_is_asked_again(
     assert all(found(answer) for answer in chain.extract(make_requests(3)))
 
 
-def test_a_question_that_nobody_heard_pays_nothing_from_the_first_one_on(
+def test_a_request_that_reached_no_endpoint_spends_no_attempt(
     make_chain: MakeChain, server: GroqServer
 ) -> None:
-    chain = make_chain(breaker=Breaker(failures=5, open_seconds=60))
+    chain = make_chain(breaker=CircuitBreaker(failures=5, open_seconds=60))
     server.close()
     trouble = fault(chain.extract([make_request()])[0])
-    assert trouble.kind is ErrorClass.RATE_LIMITED
-    assert trouble.retry_after_seconds == UNREACHED_SECONDS
+    assert (trouble.kind, trouble.is_free) == (ErrorClass.UNAVAILABLE, True)
+    assert trouble.retry_after_seconds == UNREACHABLE_RETRY_SECONDS
     assert PRIMARY in trouble.message
     assert FALLBACK in trouble.message
     server.start()
     assert found(chain.extract([make_request()])[0])
 
 
-def test_a_question_that_was_heard_and_not_answered_pays(
+def test_a_request_that_was_received_and_not_answered_spends_an_attempt(
     make_chain: MakeChain, server: GroqServer
 ) -> None:
     """It may be what brought the endpoint down, so it is not asked for ever."""
-    chain = make_chain(breaker=Breaker(failures=5, open_seconds=60))
+    chain = make_chain(breaker=CircuitBreaker(failures=5, open_seconds=60))
     server.always(None, hang())
     with ThreadPoolExecutor(1) as pool:
         asking = pool.submit(chain.extract, [make_request()])
         wait_until(lambda: server.count() == 1)
         server.close()
         trouble = fault(asking.result(20)[0])
-    assert trouble.kind is ErrorClass.UNAVAILABLE
+    assert (trouble.kind, trouble.is_free) == (ErrorClass.UNAVAILABLE, False)
+
+
+def test_an_endpoint_that_stays_down_pauses_the_stage_with_the_reason(
+    make_chain: MakeChain, server: GroqServer
+) -> None:
+    clock = [0.0]
+    chain = make_chain(breaker=CircuitBreaker(failures=2, open_seconds=30, clock=lambda: clock[0]))
+    server.close()
+    for seconds in (0, 3600, 3640, 3680):
+        clock[0] = seconds
+        assert fault(chain.extract([make_request()])[0]).is_free
+    clock[0] = 3725
+    said = (
+        r"127\.0\.0\.1 has answered for 120 s and more: check EXTRACTION_BASE_URL .*no answer came"
+    )
+    with pytest.raises(StagePaused, match=said):
+        chain.extract([make_request()])
+    server.start()
+    with pytest.raises(StagePaused, match=said):
+        chain.extract([make_request()])
+    clock[0] = 3756
+    assert found(chain.extract([make_request()])[0]), "it is tried again, and is back"
 
 
 def test_a_primary_that_is_down_does_not_keep_the_fallback_from_working(
     make_chain: MakeChain, server: GroqServer
 ) -> None:
     """However many ask at once, the endpoint is not down while one model answers."""
-    chain = make_chain(breaker=Breaker(failures=5, open_seconds=60))
+    chain = make_chain(breaker=CircuitBreaker(failures=5, open_seconds=60))
     server.always(PRIMARY, server_error())
     server.always(FALLBACK, Reply(make_answer()).after(0.05))
     answers = chain.extract(make_requests(64))
@@ -496,7 +515,7 @@ def test_a_primary_that_is_down_does_not_keep_the_fallback_from_working(
 # Accounting
 
 
-def test_each_call_is_written_down_with_its_document_tokens_time_and_cost(
+def test_each_call_is_recorded_with_its_document_tokens_time_and_cost(
     chain: ModelChain, server: GroqServer, ledger: RecordingLedger
 ) -> None:
     server.always(PRIMARY, Reply(make_answer(confidence=0.1), cached_tokens=10).after(0.02))
@@ -513,7 +532,7 @@ def test_each_call_is_written_down_with_its_document_tokens_time_and_cost(
     assert primary.seconds >= 0.02
 
 
-def test_a_call_that_failed_is_written_down_with_its_time(
+def test_a_failed_call_is_recorded_with_its_time(
     make_chain: MakeChain, server: GroqServer, ledger: RecordingLedger
 ) -> None:
     server.always(PRIMARY, hang())
@@ -555,7 +574,7 @@ def test_a_spent_budget_stops_new_calls(
 # Stopping
 
 
-def test_a_closed_chain_asks_nothing(chain: ModelChain, server: GroqServer) -> None:
+def test_a_closed_chain_makes_no_call(chain: ModelChain, server: GroqServer) -> None:
     chain.close()
     with pytest.raises(Interrupted):
         chain.extract([make_request()])

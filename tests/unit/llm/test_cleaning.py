@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from penstock.llm.cleaning import Caps, clean_fields, clean_list, clean_years, mend_text
+from penstock.llm.answers import Caps, clean_fields, clean_list, clean_years, storable_text
 from penstock.llm.profiles import Profile, profile_named
 
 
@@ -72,7 +72,7 @@ def test_years_are_a_number_or_a_range_kept_as_text(value: object, expected: obj
     assert type(clean_years(value)) is type(expected)
 
 
-def test_fields_nobody_asked_for_are_dropped() -> None:
+def test_unknown_fields_are_dropped() -> None:
     assert clean_resume(primary_skills=["a"], shoe_size=44) == {"primary_skills": ["a"]}
 
 
@@ -91,5 +91,5 @@ def test_the_records_and_numbers_of_an_own_profile_stay_as_they_are() -> None:
     assert clean_fields(Profile("own", Fields, "Read."), fields, Caps()) == fields
 
 
-def test_what_no_database_takes_is_mended() -> None:
-    assert mend_text("a\0b\ud800c é") == "ab?c é"
+def test_characters_that_no_database_takes_are_replaced() -> None:
+    assert storable_text("a\0b\ud800c é") == "ab?c é"

@@ -4,11 +4,11 @@ import pytest
 
 from penstock.documents import ExtractionRequest, ExtractionSkipped, Fault
 from penstock.errors import ErrorClass
-from penstock.llm.extractor import Question, cut_text, prepare_question
+from penstock.llm.prompts import PreparedRequest, cut_text, prepare_request
 
 
 def prepare(text: str, profile: str = "resume") -> object:
-    return prepare_question(ExtractionRequest(text=text, profile=profile))
+    return prepare_request(ExtractionRequest(text=text, profile=profile))
 
 
 def test_ninety_nine_characters_are_too_few() -> None:
@@ -16,7 +16,7 @@ def test_ninety_nine_characters_are_too_few() -> None:
 
 
 def test_a_hundred_characters_are_enough() -> None:
-    assert isinstance(prepare("x" * 100), Question)
+    assert isinstance(prepare("x" * 100), PreparedRequest)
 
 
 def test_blanks_around_the_text_do_not_count() -> None:
@@ -33,7 +33,7 @@ def test_an_unknown_profile_is_a_permanent_fault_of_that_request() -> None:
 def test_a_long_text_is_cut_where_a_sentence_ends() -> None:
     text = "One sentence here. " * 1000
     question = prepare(text)
-    assert isinstance(question, Question)
+    assert isinstance(question, PreparedRequest)
     assert 11_900 < len(question.text) <= 12_000
     assert question.text.endswith("here.")
 
@@ -53,16 +53,16 @@ def test_a_cut_keeps_whole_sentences_else_whole_words(text: str, limit: int, exp
     assert cut_text(text, limit) == expected
 
 
-def test_half_a_surrogate_pair_is_mended() -> None:
+def test_half_a_surrogate_pair_is_replaced() -> None:
     question = prepare("x" * 120 + "\ud800")
-    assert isinstance(question, Question)
+    assert isinstance(question, PreparedRequest)
     question.text.encode("utf-8")
 
 
 def test_a_title_is_one_short_line() -> None:
     request = ExtractionRequest("x" * 100, "resume", title=" A\n title " + "x" * 5000)
-    question = prepare_question(request)
-    assert isinstance(question, Question)
+    question = prepare_request(request)
+    assert isinstance(question, PreparedRequest)
     assert question.title is not None
     assert question.title.startswith("A title xxx")
     assert len(question.title) == 300

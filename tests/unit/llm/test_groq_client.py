@@ -9,7 +9,7 @@ import pytest
 from groq import APIStatusError, APITimeoutError, Groq
 
 from penstock.errors import ConfigurationError
-from penstock.llm.groq_client import build_groq_client
+from penstock.llm.groq import build_groq_client
 from penstock.testing import GroqServer, Reply, unavailable
 from tests.unit.llm.models import KEY
 
@@ -27,7 +27,7 @@ def ask(client: Groq, **options: Any) -> None:
     client.chat.completions.create(model="small", messages=messages, **options)
 
 
-def test_a_failure_is_not_tried_again_behind_our_back(client: Groq, server: GroqServer) -> None:
+def test_the_client_itself_does_not_retry_a_failure(client: Groq, server: GroqServer) -> None:
     server.always(None, unavailable())
     with pytest.raises(APIStatusError):
         ask(client)
@@ -60,7 +60,7 @@ def test_blanks_around_a_key_are_not_sent(server: GroqServer) -> None:
 
 
 @pytest.mark.parametrize("key", [f"{KEY}…", f"{KEY}\n{KEY}", f"{KEY}\x00"])
-def test_a_key_that_no_header_can_carry_is_a_configuration_fault_and_not_told(key: str) -> None:
+def test_a_key_that_no_header_can_carry_is_a_configuration_fault_and_not_shown(key: str) -> None:
     with pytest.raises(ConfigurationError, match="GROQ_API_KEY") as raised:
         build_groq_client(key, None)
     assert "gsk" not in str(raised.value)

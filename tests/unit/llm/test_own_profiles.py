@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ConfigurationError
-from penstock.llm import own_profiles, profiles
-from penstock.llm.own_profiles import load_own_profiles
-from penstock.llm.profiles import profile_for, profile_named, profile_names
+from penstock.llm import profiles
+from penstock.llm.profiles import load_own_profiles, profile_for, profile_named, profile_names
 
 SOURCE = """
 from __future__ import annotations
@@ -19,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pydantic import BaseModel
 from penstock.llm.profiles import Profile
-from penstock.llm.schemas import Confidence
+from penstock.llm.profiles import Confidence
 
 class Line(BaseModel):
     text: str
@@ -46,8 +45,8 @@ Write = Callable[[str, str], str]
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test makes known or installs, no other test meets."""
     monkeypatch.setattr(profiles, "_profiles", dict(profiles._profiles))
-    monkeypatch.setattr(own_profiles, "entry_points", lambda group: [])  # noqa: ARG005
-    own_profiles._load.cache_clear()
+    monkeypatch.setattr(profiles, "entry_points", lambda group: [])  # noqa: ARG005
+    profiles._load.cache_clear()
 
 
 @pytest.fixture
@@ -104,7 +103,7 @@ def test_an_installed_package_brings_its_profiles(
 ) -> None:
     write("mill_package", SOURCE)
     entry = EntryPoint("mills", "mill_package", "penstock.profiles")
-    monkeypatch.setattr(own_profiles, "entry_points", lambda group: [entry])  # noqa: ARG005
+    monkeypatch.setattr(profiles, "entry_points", lambda group: [entry])  # noqa: ARG005
     assert load_own_profiles(["mill_package"]) == ("invoice",)
 
 
@@ -129,7 +128,7 @@ def test_two_files_of_one_name_are_two_modules(write: Write, tmp_path: Path) -> 
     ("source", "said"),
     [
         ("x = 1", r"holds no profile: assign one .* or take it out of EXTRACTION_PROFILES"),
-        ("def broken(:", r"cannot be loaded \(SyntaxError: .* mend that module"),
+        ("def broken(:", r"cannot be loaded \(SyntaxError: .* fix that module"),
         ("import no_such_library", r"`pip install no_such_library`, or correct EXTRACTION_PROF"),
         (edited("    confidence: Confidence\n", ""), r"no field `confidence`.*add `confidence:"),
         (edited('name="invoice"', 'name="in voice"'), r"'in voice' needs another name"),
@@ -140,7 +139,7 @@ def test_two_files_of_one_name_are_two_modules(write: Write, tmp_path: Path) -> 
         (edited("schema=Invoice", "schema=dict"), r"needs a pydantic model as its schema"),
         (
             edited("text: str", "text: Callable[[], int]"),
-            r"has a schema that cannot be told to a model",
+            r"has a schema that no model can be given",
         ),
     ],
 )
@@ -156,7 +155,7 @@ def test_a_file_that_is_not_there_names_the_setting() -> None:
         load_own_profiles(["/no/file.py"])
 
 
-def test_a_mended_file_is_loaded_after_all(write: Write) -> None:
+def test_a_fixed_file_is_loaded(write: Write) -> None:
     faulty = edited("ALIAS = INVOICE", 'NEXT = Profile("next", dict, "Read.")')
     path = write("own", faulty)
     with pytest.raises(ConfigurationError):

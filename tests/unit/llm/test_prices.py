@@ -3,10 +3,10 @@
 import pytest
 
 from penstock.errors import ConfigurationError
-from penstock.llm.prices import PRICES, Price, cost_of, price_table
+from penstock.llm.chain import PRICES, Price, cost_of, price_table
 
 
-def test_asked_and_answered_tokens_have_their_own_prices() -> None:
+def test_prompt_and_completion_tokens_have_their_own_prices() -> None:
     assert Price(1.0, 4.0, 0.5).cost(1_000_000, 500_000, 0) == pytest.approx(3.0)
 
 
@@ -14,7 +14,7 @@ def test_tokens_from_the_cache_cost_less_and_are_not_counted_twice() -> None:
     assert Price(1.0, 4.0, 0.5).cost(1_000_000, 0, 400_000) == pytest.approx(0.8)
 
 
-def test_more_cached_tokens_than_asked_cost_no_less_than_nothing() -> None:
+def test_more_cached_tokens_than_prompt_tokens_cost_no_less_than_nothing() -> None:
     assert Price(1.0, 1.0, 0.5).cost(0, 0, 10) >= 0
 
 

@@ -62,7 +62,7 @@ def test_a_name_cannot_be_taken_twice() -> None:
         ([], "fallback"),
     ],
 )
-def test_the_first_telling_class_decides_the_profile(classes: list[str], expected: str) -> None:
+def test_the_first_class_with_a_profile_decides(classes: list[str], expected: str) -> None:
     assert profile_for(classes, "fallback") == expected
 
 

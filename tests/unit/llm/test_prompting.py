@@ -5,10 +5,16 @@ import json
 import pytest
 
 from penstock.documents import ExtractionRequest
-from penstock.llm.extractor import Question, prepare_question
 from penstock.llm.profiles import profile_named, profile_names
-from penstock.llm.prompting import BEGIN, END, build_messages, estimate_tokens
-from penstock.llm.strict_schema import strict_schema
+from penstock.llm.prompts import (
+    BEGIN,
+    END,
+    PreparedRequest,
+    build_messages,
+    estimate_tokens,
+    prepare_request,
+)
+from penstock.llm.schema import strict_schema
 
 TEXT = "Jane Doe, fitter of pumps. " * 10
 INJECTED = (
@@ -18,13 +24,13 @@ INJECTED = (
 )
 
 
-def ask(text: str = TEXT, title: str | None = None, profile: str = "resume") -> Question:
-    question = prepare_question(ExtractionRequest(text, profile, title))
-    assert isinstance(question, Question)
+def ask(text: str = TEXT, title: str | None = None, profile: str = "resume") -> PreparedRequest:
+    question = prepare_request(ExtractionRequest(text, profile, title))
+    assert isinstance(question, PreparedRequest)
     return question
 
 
-def contents(question: Question, *, with_schema: bool = False) -> tuple[str, str]:
+def contents(question: PreparedRequest, *, with_schema: bool = False) -> tuple[str, str]:
     system, user = build_messages(question, with_schema=with_schema)
     assert (system["role"], user["role"]) == ("system", "user")
     return system["content"], user["content"]
@@ -41,7 +47,7 @@ def test_the_system_is_the_profile_s_and_speaks_of_json(profile: str, with_schem
     assert END in system
 
 
-def test_the_schema_is_in_the_words_only_when_asked_for() -> None:
+def test_the_schema_is_in_the_messages_only_when_requested() -> None:
     with_it, _ = contents(ask(), with_schema=True)
     without, _ = contents(ask())
     written = with_it.removeprefix(without)[with_it.removeprefix(without).index("{") :]

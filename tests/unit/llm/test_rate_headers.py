@@ -2,7 +2,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from penstock.llm.ratelimit import RateHeaders, read_rate_headers, read_retry_after
+from penstock.llm.ratelimit import HeaderLimit, RateHeaders, read_rate_headers
+from penstock.retry import parse_retry_after
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
@@ -16,17 +17,19 @@ def test_all_six_numbers_are_read() -> None:
         "x-ratelimit-remaining-tokens": "17997",
         "x-ratelimit-reset-tokens": "7.66s",
     }
-    assert read_rate_headers(headers) == RateHeaders(14400, 14370, 179.56, 18000, 17997, 7.66)
+    assert read_rate_headers(headers) == RateHeaders(
+        HeaderLimit(14400, 14370, 179.56), HeaderLimit(18000, 17997, 7.66)
+    )
 
 
 def test_the_casing_of_names_does_not_matter() -> None:
-    assert read_rate_headers({"X-RateLimit-Limit-Tokens": "6000"}).limit_tokens == 6000
-    assert read_retry_after({"RETRY-AFTER": "3"}) == 3
+    assert read_rate_headers({"X-RateLimit-Limit-Tokens": "6000"}).tokens.limit == 6000
+    assert parse_retry_after({"RETRY-AFTER": "3"}) == 3
 
 
-def test_an_answer_without_limits_says_nothing() -> None:
+def test_headers_without_limits_are_read_as_none() -> None:
     assert read_rate_headers({"content-type": "application/json"}) == RateHeaders()
-    assert read_retry_after({"content-type": "application/json"}) is None
+    assert parse_retry_after({"content-type": "application/json"}) is None
 
 
 @pytest.mark.parametrize(
@@ -45,12 +48,12 @@ def test_an_answer_without_limits_says_nothing() -> None:
     ],
 )
 def test_durations_are_read(text: str, seconds: float) -> None:
-    read = read_rate_headers({"x-ratelimit-reset-requests": text}).reset_requests_seconds
+    read = read_rate_headers({"x-ratelimit-reset-requests": text}).requests.reset_seconds
     assert read == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-3", "-3s", "5x", "1e9", "nan", "inf", "٣", "1s!"])
-def test_what_cannot_be_read_says_nothing(text: str) -> None:
+def test_unreadable_values_are_read_as_none(text: str) -> None:
     headers = {
         "x-ratelimit-reset-tokens": text,
         "x-ratelimit-limit-tokens": text,
@@ -58,16 +61,16 @@ def test_what_cannot_be_read_says_nothing(text: str) -> None:
         "retry-after-ms": text,
     }
     assert read_rate_headers(headers) == RateHeaders()
-    assert read_retry_after(headers) is None
+    assert parse_retry_after(headers) is None
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("0", 0), ("7", 7), ("0.05", 0.05), ("1m2s", 62)])
 def test_the_wait_is_read(text: str, seconds: float) -> None:
-    assert read_retry_after({"retry-after": text}) == pytest.approx(seconds)
+    assert parse_retry_after({"retry-after": text}) == pytest.approx(seconds)
 
 
 def test_the_wait_in_milliseconds_is_the_finer_one() -> None:
-    assert read_retry_after({"retry-after": "1", "retry-after-ms": "285"}) == 0.285
+    assert parse_retry_after({"retry-after": "1", "retry-after-ms": "285"}) == 0.285
 
 
 @pytest.mark.parametrize(
@@ -80,4 +83,4 @@ def test_the_wait_in_milliseconds_is_the_finer_one() -> None:
     ],
 )
 def test_the_wait_may_be_a_date_and_is_never_negative(text: str, seconds: float) -> None:
-    assert read_retry_after({"retry-after": text}, now=NOON) == seconds
+    assert parse_retry_after({"retry-after": text}, now=NOON) == seconds

@@ -13,10 +13,10 @@ from pydantic import BaseModel
 from penstock.documents import Extraction, ExtractionRequest, ExtractionSkipped, Fault
 from penstock.errors import ErrorClass
 from penstock.llm import profiles
-from penstock.llm.cleaning import Caps
-from penstock.llm.extractor import Extractor
+from penstock.llm.answers import Caps
 from penstock.llm.profiles import Profile, profile_named
-from penstock.llm.rules import RulesExtractor
+from penstock.llm.prompts import Extractor
+from penstock.rules import RulesExtractor
 
 from .scoring import TODAY, load_samples
 

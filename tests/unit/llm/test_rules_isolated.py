@@ -9,11 +9,11 @@ from penstock.documents import Extraction, ExtractionRequest, ExtractionSkipped,
 from penstock.errors import ErrorClass
 from penstock.isolation.pool import ChildPool
 from penstock.llm import profiles
-from penstock.llm.cleaning import Caps
-from penstock.llm.extractor import Extractor
+from penstock.llm.answers import Caps
 from penstock.llm.profiles import Profile
-from penstock.llm.rules import IsolatedRules, RulesExtractor
-from penstock.llm.rules.isolated import WARMUP
+from penstock.llm.prompts import Extractor
+from penstock.rules import RulesExtractor
+from penstock.rules.extractor import WARMUP
 
 from . import misbehaving
 from .scoring import TODAY, load_samples
@@ -34,7 +34,7 @@ def titled(*titles: str) -> list[ExtractionRequest]:
 
 
 def test_children_answer_under_the_same_name(children: ChildPool) -> None:
-    extractor: Extractor = IsolatedRules(children)
+    extractor: Extractor = RulesExtractor(children=children)
     assert extractor.identity == RulesExtractor().identity == "rules/1"
 
 
@@ -46,7 +46,10 @@ def test_children_answer_as_this_process_does(
     samples = [s for name in ("resume", "job_posting", "document") for s in load_samples(name)]
     requests = [sample.request for sample in samples]
     expected = RulesExtractor(caps, max_input_chars, TODAY).extract(requests)
-    assert IsolatedRules(children, caps, max_input_chars, TODAY).extract(requests) == expected
+    assert (
+        RulesExtractor(caps, max_input_chars, TODAY, children=children).extract(requests)
+        == expected
+    )
 
 
 def test_outcomes_come_in_the_order_of_the_requests(children: ChildPool) -> None:
@@ -56,7 +59,7 @@ def test_outcomes_come_in_the_order_of_the_requests(children: ChildPool) -> None
         ExtractionRequest(LONG, "nonsense"),
         ExtractionRequest(LONG, "resume"),
     ]
-    outcomes = IsolatedRules(children, today=TODAY).extract(requests)
+    outcomes = RulesExtractor(today=TODAY, children=children).extract(requests)
     assert [type(o) for o in outcomes] == [ExtractionSkipped, Extraction, Fault, Extraction]
     assert outcomes == RulesExtractor(today=TODAY).extract(requests)
 
@@ -69,7 +72,7 @@ def test_what_the_rules_do_not_read_needs_no_child(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(profiles, "_profiles", own)
     closed = ChildPool(processes=1)
     closed.close()
-    skipped, unknown, waiting = IsolatedRules(closed).extract(
+    skipped, unknown, waiting = RulesExtractor(children=closed).extract(
         [
             ExtractionRequest("too short", "resume"),
             ExtractionRequest(LONG, "nonsense"),
@@ -84,7 +87,7 @@ def test_what_the_rules_do_not_read_needs_no_child(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_text_that_hangs_or_crashes_the_rules_costs_only_itself(children: ChildPool) -> None:
-    extractor = IsolatedRules(children, today=TODAY, answer=misbehaving.PATH)
+    extractor = RulesExtractor(today=TODAY, function=misbehaving.PATH, children=children)
     titles = ["fine"] * 40
     titles[7], titles[20], titles[33] = "hang", "crash", "raise"
     outcomes = extractor.extract(titled(*titles))
@@ -97,7 +100,7 @@ def test_a_text_that_hangs_or_crashes_the_rules_costs_only_itself(children: Chil
 
 
 def test_a_batch_has_one_today(children: ChildPool) -> None:
-    extractor = IsolatedRules(children, answer=misbehaving.PATH)
+    extractor = RulesExtractor(function=misbehaving.PATH, children=children)
     outcomes = extractor.extract(titled(*["fine"] * 40))
     days = {outcome.fields["today"] for outcome in outcomes if isinstance(outcome, Extraction)}
     assert len(days) == 1

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from penstock.documents import Extraction, ExtractionRequest
-from penstock.llm.rules import RulesExtractor
-from penstock.llm.rules.salary import Salary, find_salary
+from penstock.rules import RulesExtractor
+from penstock.rules.posting import Salary, find_salary
 
 FILLER = "\n\nWe are an equal opportunity employer and look forward to hearing from everybody."
 

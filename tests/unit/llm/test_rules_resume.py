@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.documents import Extraction, ExtractionRequest
-from penstock.llm.rules import RulesExtractor
+from penstock.rules import RulesExtractor
 
 from .scoring import TODAY
 

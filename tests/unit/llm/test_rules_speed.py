@@ -5,7 +5,7 @@ import time
 import pytest
 
 from penstock.documents import ExtractionRequest
-from penstock.llm.rules import RulesExtractor
+from penstock.rules import RulesExtractor
 
 from .scoring import TODAY, load_samples
 

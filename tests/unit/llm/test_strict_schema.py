@@ -10,11 +10,9 @@ import pytest
 from groq import Groq
 from pydantic import BaseModel, Field
 
-from penstock.llm.answers import judge_answer
-from penstock.llm.cleaning import Caps
-from penstock.llm.profiles import Profile, profile_named, profile_names
-from penstock.llm.schemas import Confidence
-from penstock.llm.strict_schema import fits_strict_mode, strict_schema
+from penstock.llm.answers import Caps, judge_answer
+from penstock.llm.profiles import Confidence, Profile, profile_named, profile_names
+from penstock.llm.schema import fits_strict_mode, strict_schema
 from penstock.testing import GroqServer
 
 
@@ -150,7 +148,7 @@ def test_a_description_is_kept_beside_a_reference() -> None:
         ("confidence", "complete, 0 to 1. (at least 0; at most 1)"),
     ],
 )
-def test_limits_are_told_in_the_description(path: str, note: str) -> None:
+def test_limits_are_in_the_description(path: str, note: str) -> None:
     assert strict_schema(Machine)["properties"][path]["description"].endswith(note)
 
 
@@ -175,7 +173,7 @@ def test_free_keys_and_any_type_do_not_fit(model: type[BaseModel]) -> None:
     assert not fits_strict_mode(model)
 
 
-def test_free_keys_are_still_told_truly() -> None:
+def test_free_keys_stay_in_the_schema() -> None:
     counts = strict_schema(Free)["properties"]["counts"]["anyOf"][0]
     assert counts == {"type": "object", "additionalProperties": {"type": "integer"}}
 

@@ -7,6 +7,7 @@ import pytest
 from penstock.errors import ConfigurationError
 from penstock.settings import (
     effective_values,
+    hide_paths,
     known_names,
     load_settings,
     mask_url,
@@ -157,3 +158,23 @@ def test_every_setting_is_described() -> None:
 
 def test_an_address_without_a_password_is_shown_as_it_is() -> None:
     assert mask_url("sqlite:////data/penstock.db") == "sqlite:////data/penstock.db"
+
+
+def test_places_in_s3_are_folders_of_all_or_of_one_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_API_S3_PREFIXES", "s3://shared/, acme=s3://private/acme/")
+    assert load_settings().api_s3_prefixes == ("s3://shared/", "acme=s3://private/acme/")
+
+    for wrong in ("shared", "s3://shared", "s3://private/acme", "acme=", "=s3://a/", "s3:///a/"):
+        monkeypatch.setenv("PENSTOCK_API_S3_PREFIXES", f"s3://shared/,{wrong}")
+        with pytest.raises(ConfigurationError, match=r"PENSTOCK_API_S3_PREFIXES.*slash at the end"):
+            load_settings()
+
+
+def test_a_database_with_a_space_in_its_path_is_not_told(tmp_path: Path) -> None:
+    file = tmp_path / "Ada Park" / "my x.db"
+    settings = load_settings(home=tmp_path, dsn=f"sqlite:///{file}?timeout=5")
+    told = f"the database sqlite:///{file} cannot be used: {file}-wal is locked"
+
+    shown = hide_paths(told, settings.folders)
+
+    assert shown == "the database sqlite:… cannot be used: … is locked"

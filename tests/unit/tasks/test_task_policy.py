@@ -24,9 +24,8 @@ from penstock.errors import (
     StoreError,
 )
 from penstock.pipeline.steps import ExtractionResult, Steps, TextResult
-from tasks.batch import Batch
+from tasks.documents import _EXTRACTIONS, _TEXTS, Batch
 from tasks.policy import batch_key, is_transient
-from tasks.steps import _EXTRACTIONS, _TEXTS
 
 
 def is_tried_again(error: Exception) -> bool:

@@ -36,7 +36,7 @@ def test_a_strict_schema_gets_an_answer_that_validates(ask: Ask, name: str) -> N
     assert not profile.missing(fields.model_dump())
 
 
-def test_the_same_question_gets_the_same_answer_and_another_gets_another(ask: Ask) -> None:
+def test_the_same_request_gets_the_same_answer_and_another_gets_another(ask: Ask) -> None:
     wanted = wanting(strict_schema_of(profile_named("document").schema))
     first, second, other = (
         content_of(ask(text, response_format=wanted)) for text in ("pump", "pump", "valve")

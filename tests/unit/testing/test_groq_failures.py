@@ -110,7 +110,7 @@ def test_the_spelling_of_a_header_is_kept(server: GroqServer, ask: Ask) -> None:
     assert headers["retry-after"] == "7"
 
 
-def test_a_daily_quota_asks_for_hours(server: GroqServer, ask: Ask) -> None:
+def test_a_daily_quota_has_a_retry_after_of_hours(server: GroqServer, ask: Ask) -> None:
     server.script("small", [daily_quota()])
     failure = failure_of(ask)
     assert "tokens per day (TPD)" in error_in(failure)["message"]

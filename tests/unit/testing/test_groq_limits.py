@@ -5,7 +5,7 @@ import pytest
 from groq import Groq
 
 from penstock.testing import GroqServer
-from penstock.testing.limits import Bucket, Limits, format_duration
+from penstock.testing.groq_server import Bucket, Limits, format_duration
 
 from .conftest import Ask
 
@@ -54,7 +54,7 @@ def test_durations_are_written_as_groq_writes_them(seconds: float, text: str) ->
     assert format_duration(seconds) == text
 
 
-def test_requests_over_the_limit_are_told_when_to_come_back(server: GroqServer, ask: Ask) -> None:
+def test_requests_over_the_limit_get_a_retry_after(server: GroqServer, ask: Ask) -> None:
     ask()
     server.limit_requests(per_second=1, burst=2)
     ask()
@@ -94,7 +94,7 @@ def test_tokens_over_the_limit_are_refused_and_too_many_at_once_for_good(
     assert refused.value.status_code == 413
 
 
-def test_every_answer_tells_what_is_left(server: GroqServer, client: Groq) -> None:
+def test_every_answer_has_the_remaining_limits(server: GroqServer, client: Groq) -> None:
     server.limit_tokens(per_minute=6000)
     raw = client.chat.completions.with_raw_response.create(
         model="small", messages=[{"role": "user", "content": "x" * 400}]

@@ -63,12 +63,11 @@ def test_a_dropped_request_is_kept_without_a_status(server: GroqServer, ask: Ask
     assert [request.status for request in server.requests] == [None, 200]
 
 
-def test_a_hanging_request_ends_with_the_client_s_patience(
-    server: GroqServer, client: Groq
-) -> None:
+def test_a_hanging_request_ends_with_the_client_s_timeout(server: GroqServer, client: Groq) -> None:
     server.script("small", [hang()])
     with pytest.raises(groq.APITimeoutError):
-        ask_with(client, timeout=0.2)
+        # Only for the answer: one that times out before it has asked leaves the script as it is.
+        ask_with(client, timeout=httpx.Timeout(30, read=0.2))
     assert ask_with(client).choices
     assert server.peak_concurrency <= 2
 
@@ -80,9 +79,7 @@ def test_a_dribbled_body_arrives_whole(server: GroqServer, ask: Ask) -> None:
     assert time.monotonic() - began >= 0.1
 
 
-def test_a_dribbled_body_outlasts_a_patience_between_bytes(
-    server: GroqServer, client: Groq
-) -> None:
+def test_a_dribbled_body_outlasts_a_timeout_between_bytes(server: GroqServer, client: Groq) -> None:
     server.script("small", [Reply().dribbled(1.2)])
     assert ask_with(client, timeout=httpx.Timeout(1.0)).choices
 
@@ -104,21 +101,21 @@ def test_what_is_neither_called_json_nor_is_json_comes_out_of_the_client_as_text
 
 
 def test_sixteen_clients_are_served_at_once(server: GroqServer, make_client: MakeClient) -> None:
-    server.always(None, Reply("x").after(0.05))
+    server.always(None, Reply("x").after(0.5))
     client = make_client(server)
     client.models.list()
     began = time.monotonic()
     with ThreadPoolExecutor(16) as pool:
-        answers = list(pool.map(lambda _: content_of(ask_with(client)), range(200)))
-    # One after the other they would take ten seconds.
-    assert time.monotonic() - began < 10
-    assert answers == ["x"] * 200
-    assert server.count(status=200) == 200
+        answers = list(pool.map(lambda _: content_of(ask_with(client)), range(64)))
+    # One after the other they would take 32 seconds.
+    assert time.monotonic() - began < 30
+    assert answers == ["x"] * 64
+    assert server.count(status=200) == 64
     assert 8 <= server.peak_concurrency <= 16
 
 
 def test_hundreds_of_connections_wait_side_by_side(server: GroqServer) -> None:
-    server.always(None, Reply("x").after(0.5))
+    server.always(None, Reply("x").after(2))
     connections = [connect(server) for _ in range(300)]
     try:
         for connection in connections:
@@ -148,7 +145,7 @@ def test_a_request_may_arrive_byte_by_byte(server: GroqServer) -> None:
         assert b"This is about Pumps." in read_to_end(connection)
 
 
-def test_a_client_that_waits_for_a_nod_gets_it(server: GroqServer) -> None:
+def test_a_client_that_expects_100_continue_gets_it(server: GroqServer) -> None:
     head, _, body = raw_request("a", "expect: 100-continue", "connection: close").partition(
         b"\r\n\r\n"
     )
@@ -168,7 +165,9 @@ def test_a_client_that_waits_for_a_nod_gets_it(server: GroqServer) -> None:
         b"x" * 70_000,
     ],
 )
-def test_nonsense_is_refused_and_the_connection_closed(server: GroqServer, nonsense: bytes) -> None:
+def test_a_malformed_request_is_refused_and_the_connection_closed(
+    server: GroqServer, nonsense: bytes
+) -> None:
     with closing(connect(server)) as connection:
         connection.sendall(nonsense)
         assert read_to_end(connection).startswith(b"HTTP/1.1 400 ")
@@ -185,7 +184,7 @@ def test_close_ends_a_hanging_request_at_once(
         server.close()
         assert time.monotonic() - began < 10
         for each in waiting:
-            assert isinstance(each.exception(timeout=10), groq.APIConnectionError)
+            assert isinstance(each.exception(timeout=30), groq.APIConnectionError)
     assert not caplog.records
     assert "penstock-groq-server" not in {thread.name for thread in threading.enumerate()}
 

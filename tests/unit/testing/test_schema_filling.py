@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from pydantic import AnyUrl, BaseModel, Field, TypeAdapter
 
-from penstock.testing.filling import SchemaFiller
+from penstock.testing.answers import SchemaFiller
 
 
 class Colour(StrEnum):

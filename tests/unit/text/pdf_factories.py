@@ -8,7 +8,7 @@ import pypdfium2  # type: ignore[import-untyped]
 from fpdf import FPDF
 
 from penstock.documents import ExtractedText
-from penstock.text.extractor import extract_text
+from penstock.text.extract import extract_text
 from tests.unit.text.factories import PARAGRAPH, make_raw
 
 MILLS = (("Year", "Mill", "Flow"), ("1999", "Old Mill", "12.5"), ("2001", "", "13.1"))

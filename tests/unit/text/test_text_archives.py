@@ -6,7 +6,7 @@ from io import BytesIO
 
 import pytest
 
-from penstock.text.archives import ArchiveTooLarge, open_archive, plain_name, read_entry
+from penstock.text.media_types import ArchiveTooLarge, entry_name, open_archive, read_entry
 
 
 def make_archive(name: str = "a.txt", content: bytes = b"words") -> bytes:
@@ -24,7 +24,7 @@ def test_an_entry_is_read_up_to_the_limit() -> None:
             read_entry(archive, entry, 4)
 
 
-def test_a_size_that_lies_is_found_out() -> None:
+def test_a_wrong_declared_size_is_detected() -> None:
     lying = make_archive(content=bytes(1_000_000)).replace(
         struct.pack("<I", 1_000_000), struct.pack("<I", 10)
     )
@@ -49,4 +49,4 @@ def test_what_is_no_archive_is_a_bad_one(content: bytes) -> None:
 
 
 def test_names_are_compared_in_one_spelling() -> None:
-    assert plain_name(zipfile.ZipInfo("Word\\Document.xml")) == "word/document.xml"
+    assert entry_name(zipfile.ZipInfo("Word\\Document.xml")) == "word/document.xml"

@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from penstock.text.characters import VALUE_CHARS, clean_metadata, clean_text
+from penstock.text.charsets import VALUE_CHARS, clean_metadata, clean_text
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.text.charsets import decode_text
-from penstock.text.extractor import extract_text
+from penstock.text.extract import extract_text
 from tests.unit.text.factories import PARAGRAPH, make_page, make_raw
 
 WORDS = "Résumé of José García – naïve café “quotes” in Zürich"

@@ -1,8 +1,8 @@
 """A child gives back no more than was asked for."""
 
 from penstock.documents import ExtractedText, RawDocument
-from penstock.text.child import METADATA_CHARS, extract_within
-from penstock.text.extensions import Extensions
+from penstock.text.custom import Extensions
+from penstock.text.extract import METADATA_CHARS, extract_within
 from tests.unit.text.factories import make_raw
 
 TALKATIVE = f"{__name__}:talk"

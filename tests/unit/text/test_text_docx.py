@@ -7,9 +7,9 @@ import pytest
 
 from penstock.documents import ExtractedText
 from penstock.errors import DocumentFault, ErrorClass
-from penstock.text.characters import clean_text
-from penstock.text.word import package
-from penstock.text.word.document import extract_docx
+from penstock.text import docx
+from penstock.text.charsets import clean_text
+from penstock.text.docx import extract_docx
 from tests.unit.text.factories import make_docx, make_raw
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
@@ -241,7 +241,7 @@ def test_a_body_nested_without_end_is_corrupt() -> None:
 
 
 def test_more_xml_than_is_allowed_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(package, "UNPACKED_BYTES", 500)
+    monkeypatch.setattr(docx, "UNPACKED_BYTES", 500)
     assert fault_of(make_docx()).kind == ErrorClass.TOO_LARGE
 
 

@@ -12,10 +12,16 @@ import pytest
 from penstock.documents import ExtractedText, RawDocument, StoredDocument
 from penstock.errors import ConfigurationError, UsageError
 from penstock.isolation.pool import ChildPool
-from penstock.text import extensions, registry
-from penstock.text.extensions import Extensions, collect_extensions, load_extensions
-from penstock.text.pool import TextPool
-from penstock.text.registry import Extract, extractor, registered_extractors
+from penstock.text import custom as custom_module
+from penstock.text.custom import (
+    Extensions,
+    Extract,
+    collect_extensions,
+    extractor,
+    load_extensions,
+    registered_extractors,
+)
+from penstock.text.extract import TextPool
 
 pytestmark = pytest.mark.full_suite
 
@@ -31,8 +37,8 @@ def {name}(raw):
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers or installs, no other test meets."""
-    monkeypatch.setattr(registry, "_registered", {})
-    monkeypatch.setattr(extensions, "entry_points", lambda group: [])  # noqa: ARG005
+    monkeypatch.setattr(custom_module, "_registered", {})
+    monkeypatch.setattr(custom_module, "entry_points", lambda group: [])  # noqa: ARG005
 
 
 @pytest.fixture
@@ -73,7 +79,7 @@ def test_without_extractors_there_is_nothing_to_carry() -> None:
 def test_a_function_of_the_program_travels_with_what_it_holds() -> None:
     extractor(name="greeter", company="mills")(greet("hello"))
     carried = collect_extensions()
-    registry.remove_extractor("greeter")
+    custom_module.remove_extractor("greeter")
     load_extensions(carried)
     [custom] = registered_extractors()
     assert (custom.name, custom.company) == ("greeter", "mills")
@@ -140,9 +146,9 @@ def test_a_module_that_is_named_is_imported(write_module: Callable[[str, str], P
 def test_an_installed_package_brings_its_extractors(
     write_module: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_module("mill_package", SOURCE.format(name="from_package"))
-    entry = EntryPoint("mills", "mill_package:from_package", "penstock.extractors")
-    monkeypatch.setattr(extensions, "entry_points", lambda group: [entry])  # noqa: ARG005
+    write_module("mill_extractor_package", SOURCE.format(name="from_package"))
+    entry = EntryPoint("mills", "mill_extractor_package:from_package", "penstock.extractors")
+    monkeypatch.setattr(custom_module, "entry_points", lambda group: [entry])  # noqa: ARG005
     load_extensions(collect_extensions())
     assert names() == ["from_package"]
 
@@ -176,7 +182,7 @@ def test_a_module_that_is_broken_is_to_be_mended(
     write_module: Callable[[str, str], Path], source: str
 ) -> None:
     write_module("broken", source)
-    with pytest.raises(ConfigurationError, match=r"broken cannot be loaded .* mend that module"):
+    with pytest.raises(ConfigurationError, match=r"broken cannot be loaded .* fix that module"):
         load_extensions(collect_extensions(["broken"]))
 
 

@@ -9,7 +9,7 @@ import docx
 import pytest
 
 from penstock.errors import DocumentFault, ErrorClass
-from penstock.text.extractor import extract_text
+from penstock.text.extract import extract_text
 from tests.unit.text.factories import PARAGRAPH, make_docx, make_page, make_pdf, make_raw
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.text.html.page import extract_page, page_title, read_page, visible_text
+from penstock.text.html import extract_page, page_title, read_page, visible_text
 from tests.unit.text.factories import PARAGRAPH, make_page, make_raw
 
 MENU = "<ul>" + "".join(f"<li><a href='/{i}'>Mill {i}</a></li>" for i in range(20)) + "</ul>"

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from penstock.documents import RawDocument
-from penstock.text.html import tree
-from penstock.text.html.page import extract_page, read_page
+from penstock.text import html
+from penstock.text.html import extract_page, read_page
 from tests.unit.text.factories import PARAGRAPH, make_page, make_raw
 
 
@@ -37,7 +37,7 @@ def test_half_a_million_of_anything_are_read_in_seconds(rubbish: str) -> None:
 
 
 def test_a_page_of_too_many_elements_gives_its_bare_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree, "TREE_ELEMENTS", 10)
+    monkeypatch.setattr(html, "TREE_ELEMENTS", 10)
     parts = "<script>var x</script><!-- note --><p>one &amp; <b>two</b></p>" + "<i></i>" * 20
     assert text_of(f"<html><body>{parts}<style>p {{}}") == "one &\ntwo"
 
@@ -45,7 +45,7 @@ def test_a_page_of_too_many_elements_gives_its_bare_text(monkeypatch: pytest.Mon
 def test_a_page_too_large_for_the_rules_gives_its_visible_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("penstock.text.html.page.CONTENT_ELEMENTS", 10)
+    monkeypatch.setattr("penstock.text.html.CONTENT_ELEMENTS", 10)
     aside = "<aside>beside</aside>" * 20
     assert text_of(make_page(f"<article>{PARAGRAPH}</article>{aside}")).endswith("beside\nbeside")
 

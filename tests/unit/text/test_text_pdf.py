@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.errors import DocumentFault, ErrorClass
-from penstock.text.extractor import extract_text
-from penstock.text.pdf.metadata import VALUE_CHARS, parse_date
+from penstock.text.extract import extract_text
+from penstock.text.pdf.document import VALUE_CHARS, parse_date
 from tests.unit.text.factories import make_pdf, make_raw
 from tests.unit.text.pdf_factories import make_drawing, make_paragraphs, make_table, read
 

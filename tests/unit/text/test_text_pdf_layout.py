@@ -5,10 +5,10 @@ import random
 import pytest
 from pdfplumber.page import Page
 
-from penstock.text.pdf import layout, reading, rulings
-from penstock.text.pdf.objects import PAGE_WEIGHT
-from penstock.text.pdf.pages import FastPage, _reads_right_to_left, read_pages
-from penstock.text.pdf.reading import read_closely
+from penstock.text.pdf import document as document_module
+from penstock.text.pdf import pages
+from penstock.text.pdf.document import read_layout
+from penstock.text.pdf.pages import PAGE_WEIGHT, FastPage, _reads_right_to_left, read_pages
 from tests.unit.text.pdf_factories import (
     draw_mesh,
     make_columns,
@@ -62,9 +62,9 @@ def test_when_pdfplumber_cannot_open_it_the_fast_text_stays(
 
 def test_one_failing_page_does_not_cost_its_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail_first(page: Page, fast: FastPage) -> str | None:
-        return refuse() if page.page_number == 1 else read_closely(page, fast)
+        return refuse() if page.page_number == 1 else read_layout(page, fast)
 
-    monkeypatch.setattr(layout, "read_closely", fail_first)
+    monkeypatch.setattr(document_module, "read_layout", fail_first)
     first, second = read(make_table(pages=2)).text.split("\n\n")
     assert "1999 Old Mill" in first
     assert "1999 | Old Mill" in second
@@ -73,14 +73,14 @@ def test_one_failing_page_does_not_cost_its_neighbours(monkeypatch: pytest.Monke
 def test_when_the_closer_look_loses_letters_the_fast_text_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reading, "_arrange", lambda *_: "Year | Mill | Flow")
+    monkeypatch.setattr(document_module, "_arrange", lambda *_: "Year | Mill | Flow")
     assert "|" not in read(make_table()).text
 
 
 def test_pages_beyond_the_bounds_keep_their_fast_text_and_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(layout, "LAYOUT_PAGES", 10)
+    monkeypatch.setattr(document_module, "LAYOUT_PAGES", 10)
     extracted = read(make_table(pages=12))
     assert extracted.metadata["layout_pages"] == 10
     assert extracted.metadata["layout_skipped_pages"] == 2
@@ -90,12 +90,12 @@ def test_pages_beyond_the_bounds_keep_their_fast_text_and_are_counted(
 
 def test_heavy_pages_use_up_the_bounds_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
     weight = first_page(bytes(make_table().output())).weight
-    monkeypatch.setattr(layout, "LAYOUT_WEIGHT", 3 * weight)
+    monkeypatch.setattr(document_module, "LAYOUT_WEIGHT", 3 * weight)
     assert read(make_table(pages=5)).metadata["layout_pages"] == 3
 
 
 def test_a_slow_machine_stops_looking_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "LAYOUT_SECONDS", -1)
+    monkeypatch.setattr(document_module, "LAYOUT_SECONDS", -1)
     metadata = read(make_table(pages=2)).metadata
     assert "layout_pages" not in metadata
     assert metadata["layout_skipped_pages"] == 2
@@ -110,7 +110,7 @@ def test_graph_paper_is_too_much_for_a_closer_look() -> None:
 
 def test_a_page_with_too_many_objects_gets_no_closer_look(monkeypatch: pytest.MonkeyPatch) -> None:
     content = bytes(make_table().output())
-    monkeypatch.setattr(rulings, "PAGE_WEIGHT", 10)
+    monkeypatch.setattr(pages, "PAGE_WEIGHT", 10)
     assert not first_page(content).wants_layout
 
 

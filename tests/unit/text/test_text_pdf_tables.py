@@ -3,7 +3,7 @@
 import pytest
 from fpdf.drawing import PaintedPath
 
-from penstock.text.extractor import extract_text
+from penstock.text.extract import extract_text
 from tests.unit.text.factories import PARAGRAPH, make_raw
 from tests.unit.text.pdf_factories import (
     MILLS,

@@ -6,10 +6,15 @@ from types import SimpleNamespace
 import pytest
 
 from penstock.errors import DocumentFault, ErrorClass
-from penstock.text.markup import explain_syntax_error, extract_xml
-from penstock.text.plain import extract_markdown, extract_plain, extract_rst
-from penstock.text.records import extract_json
-from penstock.text.tables import extract_csv
+from penstock.text.plain import (
+    describe_syntax_error,
+    extract_csv,
+    extract_json,
+    extract_markdown,
+    extract_plain,
+    extract_rst,
+    extract_xml,
+)
 from tests.unit.text.factories import make_raw
 
 
@@ -173,4 +178,4 @@ def test_xml_whose_text_lies_too_deep_is_corrupt() -> None:
 
 def test_a_parser_out_of_memory_does_not_blame_the_document() -> None:
     with pytest.raises(MemoryError):
-        explain_syntax_error(SimpleNamespace(code=2, msg="unknown error"))
+        describe_syntax_error(SimpleNamespace(code=2, msg="unknown error"))

@@ -8,8 +8,7 @@ import pytest
 from penstock.documents import ExtractedText, Fault, RawDocument
 from penstock.errors import ConfigurationError, ErrorClass
 from penstock.isolation.pool import ChildPool
-from penstock.text.extractor import extract_text
-from penstock.text.pool import WARMUP, Outcome, TextPool
+from penstock.text.extract import WARMUP, Outcome, TextPool, extract_text
 
 from . import misbehaving
 from .factories import make_article, make_docx, make_pdf, make_raw
@@ -78,7 +77,7 @@ def test_a_document_larger_than_the_memory_allows_is_not_even_sent() -> None:
         (outcome,) = TextPool(unused).extract_many([make_raw(b"x" * 101)])
     assert outcome == Fault(
         ErrorClass.TOO_LARGE,
-        "page: 101 bytes, more than the 100 that can be extracted in the memory of a child process",
+        "page: 101 bytes, more than the 100 that fit into the memory of a child process",
     )
 
 
@@ -93,7 +92,7 @@ def test_long_text_is_cut_and_says_so(children: ChildPool) -> None:
 
 
 def test_an_extractor_that_is_not_there_is_no_fault_of_the_documents(children: ChildPool) -> None:
-    misspelt = TextPool(children, extractor="penstock.text.extractor:extract_txet")
+    misspelt = TextPool(children, extractor="penstock.text.extract:extract_txet")
     with pytest.raises(ConfigurationError, match="extract_txet"):
         misspelt.extract_many([make_article()])
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from penstock.text.webpage import extract_web_page
+from penstock.text.extract import extract_web_page
 from tests.unit.text.factories import make_page, make_raw
 
 TITLE = "Senior Sluice Engineer, Headworks"
@@ -400,7 +400,9 @@ PLATFORMS = [
 
 
 @pytest.mark.parametrize("build", PLATFORMS)
-def test_a_job_is_told_the_same_however_its_page_is_built(build: Callable[[], Fixture]) -> None:
+def test_a_job_is_extracted_the_same_however_its_page_is_built(
+    build: Callable[[], Fixture],
+) -> None:
     fixture = build()
     extracted = extract_web_page(make_raw(fixture.source, fixture.address))
     assert extracted.metadata.get("schema_type") == "JobPosting"

@@ -1,8 +1,7 @@
 """A posting that lost its lines gets them back at the headings inside it."""
 
-from penstock.text.postings.blocks import Block, join_blocks
-from penstock.text.postings.runs import break_runs
-from penstock.text.webpage import extract_web_page
+from penstock.text.extract import extract_web_page
+from penstock.text.postings.blocks import Block, join_blocks, split_long_paragraphs
 from tests.unit.text.factories import PARAGRAPH, make_posting, make_posting_page
 
 RUN = (
@@ -13,7 +12,7 @@ RUN = (
 
 
 def test_headings_and_closing_statements_start_lines_of_their_own() -> None:
-    assert join_blocks(break_runs([Block(RUN)])).split("\n") == [
+    assert join_blocks(split_long_paragraphs([Block(RUN)])).split("\n") == [
         f"{PARAGRAPH} {PARAGRAPH}",
         "Basic Qualifications",
         "3 years of experience with corn Knowledge of mills",
@@ -25,7 +24,7 @@ def test_headings_and_closing_statements_start_lines_of_their_own() -> None:
 
 def test_the_same_words_in_a_sentence_break_nothing() -> None:
     text = f"{PARAGRAPH} {PARAGRAPH} Requirements change, and qualifications of mills differ."
-    assert break_runs([Block(text)]) == [Block(text)]
+    assert split_long_paragraphs([Block(text)]) == [Block(text)]
 
 
 def test_a_posting_in_one_line_still_gives_its_requirements() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.text.extractor import extract_text
+from penstock.text.extract import extract_text
 from tests.unit.text.factories import (
     PARAGRAPH,
     make_page,

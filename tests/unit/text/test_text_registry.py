@@ -4,21 +4,16 @@ import pytest
 
 from penstock.documents import ExtractedText, RawDocument
 from penstock.errors import DocumentFault, ErrorClass, UsageError
-from penstock.text import registry
-from penstock.text.extractor import extract_text
-from penstock.text.registry import (
-    Extract,
-    extractor,
-    registered_extractors,
-    remove_extractor,
-)
+from penstock.text import custom as custom_module
+from penstock.text.custom import Extract, extractor, registered_extractors, remove_extractor
+from penstock.text.extract import extract_text
 from tests.unit.text.factories import make_page, make_raw
 
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers, no other test meets."""
-    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(custom_module, "_registered", {})
 
 
 def answer(text: str | ExtractedText | None) -> Extract:
@@ -42,20 +37,20 @@ def fault_of(raw: RawDocument) -> DocumentFault:
 
 @pytest.mark.parametrize("suffix", ["mill", ".mill", "MILL", ".Mill"])
 @pytest.mark.parametrize("name", ["a.mill", "A.MILL", "https://x.example/a.mill?page=2#top"])
-def test_an_extractor_is_asked_about_files_of_its_suffix(suffix: str, name: str) -> None:
+def test_an_extractor_is_called_for_files_of_its_suffix(suffix: str, name: str) -> None:
     extractor(suffixes=[suffix])(answer("mine"))
     assert extract_text(make_raw("theirs", name)).text == "mine"
     assert extract_text(make_raw("theirs", "a.txt")).text == "theirs"
 
 
 @pytest.mark.parametrize("declared", ["application/x-mill", "Application/X-Mill; charset=utf-8"])
-def test_an_extractor_is_asked_about_the_type_a_source_declares(declared: str) -> None:
+def test_an_extractor_is_called_for_the_declared_type(declared: str) -> None:
     extractor(media_types=["application/X-mill"])(answer("mine"))
     assert extract_text(make_raw("theirs", media_type=declared)).text == "mine"
     assert extract_text(make_raw("theirs", media_type="text/plain")).text == "theirs"
 
 
-def test_an_extractor_is_asked_about_the_type_a_document_really_has() -> None:
+def test_an_extractor_is_called_for_the_detected_type() -> None:
     extractor(media_types=["text/html"])(answer("mine"))
     assert extract_text(make_raw(make_page(), "page.txt", "text/plain")).text == "mine"
 
@@ -68,13 +63,13 @@ def test_an_extractor_may_add_a_format_that_is_not_supported() -> None:
     assert (extracted.text, extracted.media_type) == ("read by OCR", "image/png")
 
 
-def test_an_extractor_that_names_nothing_is_asked_about_everything() -> None:
+def test_an_extractor_without_types_is_called_for_every_document() -> None:
     extractor()(answer("mine"))
     assert extract_text(make_raw(make_page())).text == "mine"
     assert extract_text(make_raw("text", "a.csv")).text == "mine"
 
 
-def test_an_empty_document_is_nobodys() -> None:
+def test_no_extractor_is_called_for_an_empty_document() -> None:
     extractor()(answer("something from nothing"))
     assert fault_of(make_raw(b"")).kind is ErrorClass.EMPTY
 
@@ -107,7 +102,7 @@ def test_a_company_extractor_of_a_suffix_needs_both() -> None:
 # The registry
 
 
-def test_extractors_are_asked_in_the_order_of_their_registration() -> None:
+def test_extractors_are_called_in_the_order_of_their_registration() -> None:
     extractor(name="first")(answer(None))
     extractor(name="second")(answer("second"))
     extractor(name="third")(answer("third"))
@@ -122,7 +117,7 @@ def test_an_extractor_of_the_same_name_replaces_the_other() -> None:
     assert extract_text(make_raw("theirs")).text == "new"
 
 
-def test_a_removed_extractor_is_not_asked_any_more() -> None:
+def test_a_removed_extractor_is_not_called() -> None:
     extractor(name="mine")(answer("mine"))
     remove_extractor("mine")
     remove_extractor("never there")

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.text.postings.blocks import join_blocks, read_blocks
-from penstock.text.postings.requirements import split_blocks
+from penstock.text.postings.sections import split_blocks
 
 DEMANDS = ("3 years of experience with gates", "A degree in engineering", "Knowledge of rivers")
 LIST = "<ul>" + "".join(f"<li>{demand}</li>" for demand in DEMANDS) + "</ul>"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.text.webpage import extract_web_page
+from penstock.text.extract import extract_web_page
 from tests.unit.text.factories import PARAGRAPH, make_article, make_page, make_posting, make_raw
 
 DESCRIPTION = (

@@ -42,18 +42,18 @@ class FakeWorker:
             raise StoreUnavailable("the database is being restarted")
 
 
-def test_watching_goes_on_while_the_database_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_are_printed_again_after_a_database_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr(worker, "_say", said.append)
+    monkeypatch.setattr(worker, "_print", said.append)
     found: Any = FakeWorker(looks=4, away=2)
-    assert worker._watch(found) is None
+    worker._watch(found)
     assert said == [
         "waits because the database is being restarted",
         "7 done, 0 failed, 3 waiting, 1 under way",
     ]
 
 
-def test_a_drain_is_not_over_because_the_database_is_away() -> None:
+def test_a_database_outage_does_not_end_a_drain() -> None:
     found: Any = FakeWorker(looks=4, away=2)
     assert worker._drain(found) is None
     assert found.wait() is False, "it ended at the third of four looks"

@@ -5,10 +5,11 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from penstock.worker.health import HealthServer
+from entrypoints.cli.health import HealthServer
 
 pytestmark = pytest.mark.full_suite
 
@@ -27,14 +28,14 @@ def server(faults: list[str]) -> Iterator[HealthServer]:
 
 def ask(server: HealthServer, path: str = "/health") -> tuple[int, bytes]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=30) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read()
 
 
-def test_a_healthy_worker_says_so_in_these_very_words(server: HealthServer) -> None:
+def test_a_healthy_worker_answers_with_exactly_these_bytes(server: HealthServer) -> None:
     assert ask(server) == (200, b'{"status":"healthy","service":"extraction-worker"}')
 
 
@@ -49,6 +50,24 @@ def test_an_unhealthy_worker_says_why_and_recovers(server: HealthServer, faults:
     }
     faults.clear()
     assert ask(server)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("raw bytes cannot be stored: /srv/pen stock/raw/x: no room", "…: no room"),
+        ("[Errno 13] Permission denied: '/etc/keys/groq'", "Permission denied: '…'"),
+        ("no table in sqlite:////srv/pen/penstock.db", "no table in sqlite:…"),
+        ("cannot reach postgresql://ada:hunter2@db/x", "postgresql://ada:********@db/x"),
+    ],
+)
+def test_the_reason_names_no_paths_and_no_secrets(fault: str, told: str) -> None:
+    home = Path("/srv/pen stock")
+    with HealthServer(0, lambda: fault, host="127.0.0.1", folders=[home]) as server:
+        reason = json.loads(ask(server)[1])["reason"]
+    assert told in reason
+    for hidden in ("/srv", "stock/", "/etc", "groq", "penstock.db", "hunter2"):
+        assert hidden not in reason
 
 
 def test_other_paths_are_not_found(server: HealthServer) -> None:
