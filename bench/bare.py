@@ -13,16 +13,16 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from penstock.bootstrap import open_app
-from penstock.crawl.folder import FolderListing
+from penstock.app import open_app
+from penstock.crawl.files import FolderListing
 from penstock.crawl.simhash import simhash, to_signed, visible_text
 from penstock.documents import Extraction, ExtractionRequest, RawDocument
 from penstock.llm.profiles import profile_named
-from penstock.llm.rules import RulesExtractor
+from penstock.rules import RulesExtractor
 from penstock.settings import load_settings
-from penstock.store.identifiers import new_node_id
+from penstock.store.database import new_node_id
 from penstock.store.schema import embeddings, nodes, texts
-from penstock.text.extractor import extract_text
+from penstock.text.extract import extract_text
 
 
 def main(folder: str, *, lean: bool) -> None:

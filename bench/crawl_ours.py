@@ -3,15 +3,17 @@
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
 
 from bench.memory import PeakMemory
-from penstock.bootstrap import App, open_app
+from penstock.app import App, open_app
 from penstock.crawl.simhash import simhash
-from penstock.runs.lifecycle import begin_ingesting, close_listing, take_run, try_finalize
-from penstock.runs.vocabulary import RunLease
+from penstock.runs.execute import admit_listed, list_source, open_source_run
+from penstock.runs.lifecycle import take_run, try_finalize
+from penstock.runs.run import RunLease
 from penstock.settings import load_settings
 from penstock.store.schema import nodes, run_documents, work_items
 
@@ -26,28 +28,17 @@ def main(urls: Path, home: Path, threads: int) -> dict[str, float]:
         crawl_threads=2 * threads,
     )
     with open_app(settings) as app, PeakMemory() as memory:
-        run = app.open_run(str(urls), "bench")
+        run = open_source_run(app.sources, str(urls), "bench")
         lease = take_run(app.database, run.id, lease_seconds=600)
-        begin_ingesting(app.database, lease, None)
-        app.admission(lease)
+        admission = app.admission(lease)
         simhash("as the other, without the time that imports take")
         started = time.perf_counter()
-        pages = crawl(app, lease)
+        discover = partial(list_source, app.sources, lease.run)
+        fetch, admit = admission.fetch_batches, admission.record
+        pages = sum(admit_listed(app.database, lease, discover, fetch, admit))
         seconds = time.perf_counter() - started
-        close_listing(app.database, lease)
         settle(app, lease)
     return {"seconds": seconds, "peak_mb": memory.peak_mb, "pages": pages}
-
-
-def crawl(app: App, lease: RunLease) -> int:
-    """Exactly what the flow does to bring documents in."""
-    admission = app.admission(lease)
-    listing = app.sources.listing(lease.run.source_kind, lease.run.location)
-    pages = 0
-    for batch in admission.bring(listing.list()):
-        admission.record(batch)
-        pages += len(batch)
-    return pages
 
 
 def settle(app: App, lease: RunLease) -> None:
@@ -55,10 +46,10 @@ def settle(app: App, lease: RunLease) -> None:
     with app.database.write() as tx:
         # Of this run alone: what earlier ones have left, once read, looks like memory of its pages.
         own = work_items.c.run_id == lease.run.id
-        items = tx.execute(sa.select(work_items.c.node_id, work_items.c.payload).where(own)).all()
-        app.queue.cancel(tx, own)
-        for item in items:
-            marks = {name: item.payload.get(name) for name in ("content_hash", "simhash", "etag")}
+        for item in app.queue.cancel(tx, own):
+            marks = {
+                name: getattr(item.payload, name) for name in ("content_hash", "simhash", "etag")
+            }
             done = {"extraction_status": "skipped", "embedding_status": "skipped"}
             version = {"extraction_version": app.settings.extraction.version}
             tx.execute(
@@ -71,4 +62,4 @@ def settle(app: App, lease: RunLease) -> None:
 
 if __name__ == "__main__":
     found = main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
-    print(json.dumps(found))  # noqa: T201 - whoever started it reads it
+    print(json.dumps(found))  # noqa: T201 - read by its caller

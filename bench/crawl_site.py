@@ -63,7 +63,7 @@ class Site:
 
 async def main(pages: int, latency_seconds: float) -> None:
     server = await asyncio.start_server(Site(pages, latency_seconds).serve, "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)  # noqa: T201 - whoever started it reads it
+    print(server.sockets[0].getsockname()[1], flush=True)  # noqa: T201 - read by its caller
     async with server:
         await server.serve_forever()
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from bench.fuzzing import Batch, Fuzzer, Pool, make_batch
 from penstock.documents import RawDocument
 from penstock.isolation.pool import ChildPool
-from penstock.text.pool import WARMUP, TextPool
+from penstock.text.extract import WARMUP, TextPool
 from tests.hostile.corpus import traps
 from tests.hostile.seeds import make_seeds
 

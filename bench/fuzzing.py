@@ -12,7 +12,7 @@ from typing import Protocol
 
 from penstock.documents import ExtractedText, Fault, RawDocument
 from penstock.errors import ErrorClass
-from penstock.text.pool import Outcome
+from penstock.text.extract import Outcome
 from tests.hostile.corpus import random_label
 from tests.hostile.mutations import damage
 from tests.hostile.seeds import Seed

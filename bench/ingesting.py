@@ -5,17 +5,17 @@ import sys
 import time
 
 from bench.memory import PeakMemory
-from entrypoints.cli.local_prefect import connect_prefect
+from entrypoints.cli.local_servers import connect_prefect
 from penstock.settings import load_settings
 
 
 def main(source: str) -> None:
     """Run the flow on a source. The time is the flow run's, from call to return."""
     connect_prefect(load_settings())
-    from entrypoints.cli.local_prefect import watched_by_a_person
+    from entrypoints.cli.local_servers import without_heartbeats
     from flows.ingest import ingest
 
-    with PeakMemory() as memory, watched_by_a_person():
+    with PeakMemory() as memory, without_heartbeats():
         started = time.perf_counter()
         report = ingest(source=source)
         seconds = time.perf_counter() - started

@@ -31,7 +31,7 @@ from bench.llm_targets import (
 from bench.measure import Measured, measure
 from bench.pipeline import Target
 from bench.text import print_targets
-from penstock.launcher.prefect_server import PrefectServer
+from entrypoints.local.prefect_server import PrefectServer
 
 CONCURRENCY = 16
 console = Console(highlight=False, soft_wrap=True)

@@ -7,16 +7,19 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from penstock.bootstrap import open_app
+from penstock.app import open_app
 from penstock.documents import ExtractionRequest, Stage
-from penstock.llm.extractor import Question, prepare_question
-from penstock.llm.modes import Mode, Modes
-from penstock.llm.prompting import build_messages
+from penstock.llm.prompts import (
+    JsonMode,
+    JsonModes,
+    PreparedRequest,
+    build_messages,
+    prepare_request,
+)
+from penstock.queue.items import NewItem
 from penstock.settings import load_settings
-from penstock.store.database import Tx
-from penstock.store.identifiers import new_node_id
+from penstock.store.database import Tx, new_node_id
 from penstock.store.schema import nodes, texts, work_items
-from penstock.work.items import NewItem
 
 PROFILE = "resume"
 MODEL = "openai/gpt-oss-20b"
@@ -34,18 +37,18 @@ def make_texts(count: int, seed: int) -> list[str]:
 
 def make_bodies(count: int, seed: int) -> list[dict[str, Any]]:
     """The requests that the chain makes for these résumés."""
-    modes = Modes("low")
+    modes = JsonModes("low")
     bodies = []
     for text in make_texts(count, seed):
-        question = prepare_question(ExtractionRequest(text, PROFILE))
-        assert isinstance(question, Question)
+        question = prepare_request(ExtractionRequest(text, PROFILE))
+        assert isinstance(question, PreparedRequest)
         asked = {
             "model": MODEL,
             "messages": build_messages(question, with_schema=False),
             "max_tokens": MAX_TOKENS,
             "temperature": 0,
         }
-        bodies.append(asked | modes.options(MODEL, Mode.STRICT, question.profile))
+        bodies.append(asked | modes.options(MODEL, JsonMode.STRICT, question.profile))
     return bodies
 
 

@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass
 from unittest.mock import patch
 
 from bench.memory import PeakMemory
-from penstock.bootstrap import ensure_vector_index, open_app
-from penstock.pipeline.drain import Drain
+from penstock.app import open_app
+from penstock.pipeline.worker import Worker
+from penstock.search.vectors import prepare_index
 from penstock.settings import load_settings
 
 
@@ -40,20 +41,20 @@ def main(way: str) -> None:
 
 def drain_directly() -> int:
     """What the flow does, with steps that are no tasks."""
-    with open_app() as app, app.heart() as heart:
-        ensure_vector_index(app)
-        app.drain(app.processor(observer=heart), heart).run(lambda: True)
-        return heart.items_completed
+    with open_app() as app, app.heartbeat() as heartbeat:
+        prepare_index(app.database, app.embedder.identity)
+        app.worker(app.processor(), heartbeat).run(lambda: True)
+        return heartbeat.items_completed
 
 
 def _prepare_flow() -> Callable[[], int]:
-    from entrypoints.cli.local_prefect import connect_prefect, watched_by_a_person
+    from entrypoints.cli.local_servers import connect_prefect, without_heartbeats
 
     connect_prefect(load_settings())
     from flows.process import process
 
     def drain() -> int:
-        with watched_by_a_person():
+        with without_heartbeats():
             return process()
 
     return drain
@@ -62,15 +63,15 @@ def _prepare_flow() -> Callable[[], int]:
 @contextmanager
 def _watched_drains(moments: Moments) -> Iterator[None]:
     """The flow builds its drain itself, so it is timed where it is defined."""
-    run = Drain.run
+    run = Worker.run
 
-    def watched(drain: Drain, is_over: Callable[[], bool]) -> None:
+    def watched(drain: Worker, is_over: Callable[[], bool]) -> None:
         moments.drain_began_at, cpu = time.monotonic(), time.process_time()
         run(drain, is_over)
         moments.drain_ended_at = time.monotonic()
         moments.drain_cpu_seconds = time.process_time() - cpu
 
-    with patch.object(Drain, "run", watched):
+    with patch.object(Worker, "run", watched):
         yield
 
 

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 from penstock.testing import GroqServer, Reply
@@ -50,13 +49,8 @@ class Standin:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """It ends when nobody can tell it anything any more."""
+    def __exit__(self, *_: object) -> None:
+        """The process ends when its standard input is closed."""
         self._process.communicate()
 
     def set(self, latency_seconds: float, per_second: float | None = None) -> None:

@@ -1,7 +1,6 @@
 """Peak resident memory of this process together with its children."""
 
 import threading
-from types import TracebackType
 from typing import Self
 
 import psutil
@@ -22,12 +21,7 @@ class PeakMemory:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
 

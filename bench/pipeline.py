@@ -18,7 +18,7 @@ from rich.table import Table
 
 from bench.measure import Measured, measure
 from bench.pages import write_pages
-from penstock.launcher.prefect_server import PrefectServer
+from entrypoints.local.prefect_server import PrefectServer
 
 REPEATS = 3
 console = Console()

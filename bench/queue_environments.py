@@ -29,10 +29,10 @@ def ensure_python(cache: Path, requirements: str) -> Path:
 
 
 def _make_private(cache: Path) -> None:
-    """Programs are run from there, so nobody else may have put them."""
+    """Programs are run from this folder, so other accounts must not be able to write to it."""
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     if cache.stat().st_uid != os.getuid():
-        raise SystemExit(f"{cache} belongs to somebody else: name another folder with --cache")
+        raise SystemExit(f"{cache} belongs to another account: name another folder with --cache")
 
 
 def _run(*command: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from penstock.launcher.ports import answers_ok, free_port
+from entrypoints.local.processes import answers_ok, free_port
 from penstock.store.database import Database
 from penstock.store.schema import nodes, work_items
 

@@ -2,7 +2,7 @@
 
 from contextlib import closing
 from dataclasses import dataclass
-from typing import cast
+from typing import Self, cast
 
 import sqlalchemy as sa
 
@@ -17,17 +17,18 @@ from bench.queue_assignment import (
     tell,
 )
 from bench.queue_contenders import MIRRORED, WORKER_LANES
-from penstock.dispatch.redis_dispatch import RedisDispatch
 from penstock.documents import Stage
-from penstock.pipeline.drain import Drain
 from penstock.pipeline.processor import Processor
+from penstock.pipeline.stage import Observer
+from penstock.pipeline.worker import Worker
+from penstock.queue.heartbeat import Heartbeat
+from penstock.queue.items import Claim, ItemStatus, NewItem, Outcome
+from penstock.queue.queue import WorkQueue
+from penstock.queue.retry import default_rules
+from penstock.redis.client import build_redis_client
+from penstock.redis.mirror import RedisMirror
 from penstock.store.database import Database
 from penstock.store.schema import work_items
-from penstock.work.heart import Heart
-from penstock.work.items import Claim, ItemStatus, NewItem, Outcome
-from penstock.work.queue import WorkQueue
-from penstock.work.redis_client import build_redis_client
-from penstock.work.retry import default_rules
 
 BATCH = 2_000
 HEARTBEAT_SECONDS = 10.0
@@ -49,6 +50,10 @@ class NoWork:
         with self.database.write() as tx:
             self.queue.complete(tx, claim, ours, Outcome.DONE)
 
+    def observed_by(self, observer: Observer) -> Self:
+        del observer
+        return self
+
     def give_back(self, claim: Claim) -> None:
         with self.database.write() as tx:
             self.queue.release(tx, claim.token)
@@ -62,13 +67,13 @@ class Bench:
     queue: WorkQueue
 
     def run(self, given: Assignment, ways: tuple[tuple[int, int], ...]) -> dict[str, float]:
-        """Every way of draining, given as the size of a claim and the number of lanes."""
+        """Every way of draining, given as the size of a claim and the number of threads."""
         rates: dict[str, float] = {}
         # A worker compiles its statements once in its life.
-        for claims, lanes in ways:
-            self.drain(2 * claims, claims, lanes)
-        for claims, lanes in ways:
-            rates[name_way(claims, lanes)] = self.drain(given.process, claims, lanes)
+        for claims, threads in ways:
+            self.drain(2 * claims, claims, threads)
+        for claims, threads in ways:
+            rates[name_way(claims, threads)] = self.drain(given.process, claims, threads)
         # Other than a text, a vector in the making is marked on its node too.
         for figure, stage in ((ENQUEUE, Stage.TEXT), (f"{ENQUEUE}, stage embed", Stage.EMBED)):
             rates[figure] = self.enqueue(given.enqueue, stage)
@@ -85,15 +90,17 @@ class Bench:
 
         return rate(jobs, record)
 
-    def drain(self, jobs: int, claims: int, lanes: int) -> float:
+    def drain(self, jobs: int, claims: int, threads: int) -> float:
         """One worker, from before its first claim until nothing is left."""
         done = self._count(ItemStatus.COMPLETE)
         self.enqueue(jobs, Stage.TEXT)
         refresh_statistics(self.database)
-        with Heart(self.database, self.queue, every_seconds=HEARTBEAT_SECONDS) as heart:
+        with Heartbeat(self.database, self.queue, every_seconds=HEARTBEAT_SECONDS) as heartbeat:
             processor = cast(Processor, NoWork(self.database, self.queue))
-            drain = Drain(self.database, self.queue, processor, heart, claims, lanes, POLL_SECONDS)
-            drained = rate(jobs, lambda: drain.run(lambda: True))
+            worker = Worker(
+                self.database, self.queue, processor, heartbeat, claims, threads, POLL_SECONDS
+            )
+            drained = rate(jobs, lambda: worker.run(lambda: True))
         check_done(self._count(ItemStatus.COMPLETE) - done, jobs)
         return drained
 
@@ -112,11 +119,11 @@ def refresh_statistics(database: Database) -> None:
 
 def main(given: Assignment) -> None:
     mirrored = given.way == MIRRORED
-    dispatch = RedisDispatch(build_redis_client(given.redis_url)) if mirrored else None
-    lanes = (1,) if mirrored else (1, WORKER_LANES)
-    ways = tuple((claims, number) for number in lanes for claims in (50, 200))
+    dispatch = RedisMirror(build_redis_client(given.redis_url)) if mirrored else None
+    threads = (1,) if mirrored else (1, WORKER_LANES)
+    ways = tuple((claims, number) for number in threads for claims in (50, 200))
     with closing(Database(given.address)) as database:
-        queue = WorkQueue(default_rules(), dispatch=dispatch)
+        queue = WorkQueue(default_rules(), mirror=dispatch)
         tell(Bench(database, queue).run(given, ways))
 
 

@@ -11,11 +11,11 @@ import psycopg
 from psycopg import sql
 
 from bench.queue_contenders import Contender, Kind, Store
-from penstock.launcher.postgres import PostgresServer
-from penstock.launcher.valkey import ValkeyServer
+from entrypoints.local.postgres import PostgresServer
+from entrypoints.local.valkey import ValkeyServer
+from penstock.redis.client import build_redis_client
 from penstock.store.database import Database
 from penstock.store.migration import migrate
-from penstock.work.redis_client import build_redis_client
 
 _NAME = "bench"
 _TEMPLATE = "bench_template"

@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.text_scoring import score_f1
 from penstock.documents import RawDocument
 from penstock.text.charsets import decode_text
-from penstock.text.html.page import extract_page, read_page
+from penstock.text.html import extract_page, read_page
 
 Reader = Callable[[bytes], str]
 _WARM_PAGES = 5
@@ -57,6 +57,7 @@ def _trafilatura_fast() -> Reader:
 
 
 def _readability() -> Reader:
+    # Peers are installed for this bench alone, so mypy may or may not find them; lxml has no types.
     from lxml.html import fromstring  # type: ignore[import-untyped]
     from readability import Document  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
@@ -68,6 +69,7 @@ def _readability() -> Reader:
 
 
 def _resiliparse() -> Reader:
+    # A peer, as above.
     from resiliparse.extract.html2text import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
         extract_plain_text,
     )

@@ -13,8 +13,8 @@ from bench.memory import PeakMemory
 from penstock.documents import ExtractedText, RawDocument
 from penstock.errors import DocumentFault
 from penstock.isolation.pool import ChildPool
+from penstock.text.extract import WARMUP, TextPool
 from penstock.text.pdf.document import extract_pdf
-from penstock.text.pool import WARMUP, TextPool
 
 Reader = Callable[[bytes], str]
 POOL = "penstock-pool"
@@ -57,7 +57,7 @@ def _time_pool(contents: Sequence[bytes]) -> tuple[float, float]:
 
 
 def _page_count(content: bytes) -> int:
-    from pypdfium2 import PdfDocument  # type: ignore[import-untyped]
+    from pypdfium2 import PdfDocument  # type: ignore[import-untyped]  # it has no types
 
     document = PdfDocument(content)
     try:
@@ -108,6 +108,7 @@ def _pdfplumber() -> Reader:
 
 
 def _pypdf() -> Reader:
+    # A peer, installed for this bench alone: mypy may or may not find it.
     from pypdf import PdfReader  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     return lambda content: "\n".join(p.extract_text() for p in PdfReader(BytesIO(content)).pages)

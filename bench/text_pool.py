@@ -10,8 +10,7 @@ from pathlib import Path
 from bench.memory import SAMPLE_SECONDS, PeakMemory
 from penstock.documents import RawDocument
 from penstock.isolation.pool import ChildPool
-from penstock.text.extractor import extract_text
-from penstock.text.pool import WARMUP, TextPool
+from penstock.text.extract import WARMUP, TextPool, extract_text
 
 BATCH = 200
 ROUNDS = 3

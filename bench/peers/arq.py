@@ -2,8 +2,8 @@
 
 It has no bulk enqueue: its users gather many `enqueue_job`. A worker looks for jobs every
 `poll_delay` and starts at most `max_jobs` of them; with the defaults, 10 jobs each half second, it
-would mostly sleep. Of several pairs these two were as quick as any. Results, which nobody reads
-here, are not kept.
+would mostly sleep. Of several pairs these two were as quick as any. Results are
+not kept: this bench does not read them.
 """
 
 import asyncio

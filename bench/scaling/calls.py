@@ -14,7 +14,7 @@ WANTED = 200
 _REQUEST = re.compile(r'"(?P<method>[A-Z]+) /api(?P<path>[^ ?"]*)[^"]*" (?:\d{3})')
 _SOCKET = re.compile(r'"WebSocket /api(?P<path>[^ ?"]*)[^"]*" \[accepted\]')
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
-# Of whoever waits for work, with documents or without; by time, not by documents.
+# Requests of idle workers: their number grows with time, not with documents.
 _POLLING = ("/work_pools/", "/work_queues/")
 
 

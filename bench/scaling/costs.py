@@ -61,7 +61,7 @@ def weigh(place: Installation, documents: int) -> Costs:
 
 
 def tell(costs: Costs) -> list[Target]:
-    """Nobody named a target for these."""
+    """Figures without targets."""
     rows = [
         Target(f"CPU of {name}", "", _told(costs, f"{CPU}{name}", 1_000, "ms"), True)
         for name in (WORKER, *_SERVERS)

@@ -80,7 +80,7 @@ def _start_flow_runs(place: Installation, kind: Kind, count: int) -> list[FlowRu
 
 
 def _end_flow_runs(place: Installation, flow_runs: list[FlowRun]) -> None:
-    """As somebody does in the UI: a flow run that is only killed keeps its concurrency slot."""
+    """As in the UI: a flow run that is only killed keeps its concurrency slot."""
     for one in flow_runs:
         place.client.set_flow_run_state(one.id, Cancelling(), force=True)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.scaling.installation import Installation
-from penstock.work.redis_client import build_redis_client
+from penstock.redis.client import build_redis_client
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
 _WRITTEN = """
@@ -72,7 +72,7 @@ def _row_counts(name: str, ask: Ask) -> dict[str, float]:
 
 
 def _model_figures(ask: Ask) -> dict[str, float]:
-    """Tokens as the stand-in estimates them, at the prices of `penstock/llm/prices.py`."""
+    """Tokens as the stand-in estimates them, at the prices of `penstock/llm/chain.py`."""
     sums = "SELECT sum(prompt_tokens), sum(completion_tokens), sum(cost_usd) FROM model_calls"
     prompt, completion, dollars = (float(found or 0) for found in ask(sums)[0])
     return {

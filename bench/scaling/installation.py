@@ -19,10 +19,10 @@ from prefect.client.orchestration import SyncPrefectClient
 
 from bench.llm_standin import Standin
 from bench.scaling.processes import Family, find_child, postmaster_of
-from penstock.bootstrap import App, open_app
-from penstock.launcher.postgres import PostgresServer
-from penstock.launcher.processes import wait_until
-from penstock.launcher.valkey import ValkeyServer
+from entrypoints.local.postgres import PostgresServer
+from entrypoints.local.processes import wait_until
+from entrypoints.local.valkey import ValkeyServer
+from penstock.app import App, open_app
 from penstock.settings import load_settings
 from tests.faults.scenarios.orchestrator import running_server
 
@@ -39,7 +39,7 @@ Process = subprocess.Popen[bytes]
 
 @dataclass
 class Installation:
-    """Servers that run, and commands as somebody types them. All of it ends with the block."""
+    """Running servers, and commands as they are typed. All of it ends with the block."""
 
     folder: Path
     environment: Mapping[str, str]
@@ -79,7 +79,7 @@ class Installation:
         return _ask(self.store.dsn("penstock"), statement)
 
     def ask_prefect_store(self, statement: str) -> list[tuple[Any, ...]]:
-        """Not by Prefect's API: whoever counts its requests must not make any."""
+        """Not by Prefect's API: its requests are counted, and this must not add any."""
         return _ask(self.prefect_store.dsn("prefect"), statement)
 
     @contextmanager

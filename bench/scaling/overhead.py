@@ -52,7 +52,7 @@ def measure_overhead(place: Installation, poll_seconds: int, times: int) -> list
 
 
 def tell(started: Sequence[Started]) -> list[Target]:
-    """Medians: nobody named a target for these."""
+    """Medians, without targets."""
     targets = []
     for poll in dict.fromkeys(one.poll_seconds for one in started):
         own = [one for one in started if one.poll_seconds == poll]

@@ -17,7 +17,7 @@ class Family:
     pid: int
 
     def cpu_seconds(self) -> float:
-        """Whoever waits for a child that has ended inherits its time, so nothing is lost."""
+        """A parent that waits for a child that has ended gets its time, so none is missing."""
         try:
             eldest = psutil.Process(self.pid)
             return sum(map(_cpu_seconds, [eldest, *eldest.children(recursive=True)]))
@@ -27,7 +27,7 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How much processor time everybody had used at one moment."""
+    """The processor time that all families had used at one moment."""
 
     families: Mapping[str, float]
     busy: float

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import sqlalchemy as sa
 
@@ -11,9 +12,9 @@ from bench.scaling.crews import WORKERS, Kind, completed_items, hired
 from bench.scaling.installation import PROFILE, TENANT, Installation
 from bench.scaling.processes import Spent, read_cpu, spent_between
 from bench.scaling.texts import write_texts
-from penstock.bootstrap import App
-from penstock.runs.lifecycle import begin_ingesting, close_listing, take_run
-from penstock.sources.definition import SourceSettings
+from penstock.app import App
+from penstock.runs.execute import admit_listed, list_source, open_source_run
+from penstock.runs.lifecycle import take_run
 from penstock.store.schema import runs, work_items
 from tests.faults.scenarios.audit import Audit, audit_run, is_over
 
@@ -120,18 +121,16 @@ def _judge_ratio(kind: Kind, crew: int, rates: dict[int, list[float]]) -> Target
 
 
 def _finish(place: Installation, documents: int) -> int:
-    """Have a run of new documents done by whoever works."""
+    """Have the workers do a run of new documents."""
     source = write_texts(place.new_folder(), documents)
     app = place.app
-    run = app.open_run(str(source), TENANT, profile=PROFILE)
+    run = open_source_run(app.sources, str(source), TENANT, profile=PROFILE)
     lease = take_run(app.database, run.id, lease_seconds=600)
-    begin_ingesting(app.database, lease, None)
     admission = app.admission(lease)
-    settings = SourceSettings.model_validate(run.settings)
-    listing = app.sources.listing(run.source_kind, run.location, settings)
-    for batch in admission.bring(listing.list()):
-        admission.record(batch)
-    close_listing(app.database, lease)
+    discover = partial(list_source, app.sources, run)
+    fetch, admit = admission.fetch_batches, admission.record
+    for _ in admit_listed(app.database, lease, discover, fetch, admit):
+        pass
     place.wait_for(lambda: is_over(app.database, run.id), 300, f"run {run.id} to end")
     return run.id
 

@@ -21,10 +21,10 @@ from deployments.automations import (
     ZOMBIES,
     install_automations,
 )
-from penstock.bootstrap import open_app
-from penstock.launcher.processes import wait_until
+from entrypoints.local.processes import wait_until
+from penstock.app import open_app
 from penstock.runs.lifecycle import count_documents, read_run
-from penstock.runs.vocabulary import DocumentStatus, RunStatus
+from penstock.runs.run import DocumentStatus, RunStatus
 from tests.simulator import Site
 
 pytestmark = pytest.mark.usefixtures("prefect", "home")
@@ -160,14 +160,14 @@ def test_a_flow_run_that_died_with_its_worker_is_marked_as_crashed(
 
     kill_with_children(worker)
 
-    assert state_of(victim) == "Running", "nobody has reported its death"
+    assert state_of(victim) == "Running", "its death has not been reported yet"
     wait_for(lambda: state_of(victim) == "Crashed", seconds=WITHIN_SECONDS + 120)
     state = client.read_flow_run(victim.id).state
     assert state is not None
     assert "No heartbeat for 45 s" in str(state.message)
     assert state_of(survivor) == "Running"
     assert heartbeats(client, survivor) > 1, "it began first, and has beaten since"
-    # The survivor has done the documents that were in, and ended the run that nobody held.
+    # The survivor has done the documents that were in, and ended the run without a flow.
     wait_for(lambda: run_status() is RunStatus.ERROR, seconds=120)
     counts = documents()
     assert counts[DocumentStatus.READY] == sum(counts.values()) > 0

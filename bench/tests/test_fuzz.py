@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.fuzzing import Batch, Fuzzer, make_batch
 from penstock.documents import ExtractedText, Fault, RawDocument
 from penstock.errors import ErrorClass
-from penstock.text.pool import Outcome
+from penstock.text.extract import Outcome
 from tests.hostile.seeds import make_seeds
 
 ROOT = Path(__file__).parents[2]

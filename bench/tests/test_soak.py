@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.launcher.postgres import PostgresServer
-from penstock.store.duty import HELD_SECONDS
+from entrypoints.local.postgres import PostgresServer
+from penstock.store.leader_lease import HELD_SECONDS
 from tests.faults.scenarios.scene import LEASE_SECONDS, SWEEP_SECONDS, open_scene
 from tests.faults.scenarios.soaking import soak
 

@@ -16,7 +16,7 @@ _TIMES = """() => {
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Seconds since somebody followed the link, half of the rounds within."""
+    """Median seconds since the link was followed."""
 
     first_byte: float
     shown: float

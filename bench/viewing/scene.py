@@ -13,11 +13,11 @@ from pathlib import Path
 import psutil
 import sqlalchemy as sa
 
-from penstock.bootstrap import App, open_app
-from penstock.launcher.ports import LOOPBACK, free_port
-from penstock.launcher.postgres import PostgresServer
+from entrypoints.local.postgres import PostgresServer
+from entrypoints.local.processes import LOOPBACK, free_port
+from penstock.app import App, open_app
 from penstock.runs.lifecycle import begin_ingesting, open_run, take_run
-from penstock.runs.vocabulary import SourceSpec
+from penstock.runs.run import SourceSpec
 from penstock.settings import load_settings
 from penstock.store.schema import events
 from tests.faults.scenarios.waiting import wait_for
@@ -50,7 +50,7 @@ INSERT INTO events (tenant_id, run_id, source, document, stage, level, message, 
 SELECT :tenant, :run, 'acme', 'jobs/' || lpad(n::text, 6, '0'),
        (ARRAY['CRL', 'TXT', 'LLM', 'EMB'])[1 + n % 4],
        CASE WHEN n % 100 = 0 THEN 'ERROR' ELSE 'INFO' END,
-       'line ' || n || ' of a log that somebody reads while it is being written', now()
+       'line ' || n || ' of a log that is read while it is being written', now()
 FROM generate_series(1, :lines) AS n
 """
 
@@ -75,7 +75,7 @@ class Scene:
                     "document": f"jobs/{number:06}",
                     "stage": "EMB",
                     "level": "INFO",
-                    "message": f"line {number} that came while somebody looked",
+                    "message": f"line {number} that was written during the measurement",
                     "at": tx.now,
                 }
                 for number in range(first, first + count)
@@ -83,7 +83,7 @@ class Scene:
             tx.execute(sa.insert(events), rows)
 
     def transactions(self) -> int:
-        """How many the database has done for everybody."""
+        """How many the database has done, for all of its clients."""
         with self.app.database.read() as tx:
             tx.execute(sa.text("SELECT pg_stat_force_next_flush()"))
             done = "SELECT xact_commit + xact_rollback FROM pg_stat_database"
