@@ -177,13 +177,19 @@ class ModelChain:
         self._caller.check_stopping()
         prepared = [prepare_request(one, self._settings.max_input_chars) for one in requests]
         outcomes = [
-            self._threads.submit(self._extract_one, request, one)
-            if isinstance(one, PreparedRequest)
-            else one
+            self._submit(request, one) if isinstance(one, PreparedRequest) else one
             for request, one in zip(requests, prepared, strict=True)
         ]
         _wait_for([one for one in outcomes if isinstance(one, Future)])
         return [one.result() if isinstance(one, Future) else one for one in outcomes]
+
+    def _submit(self, request: ExtractionRequest, prepared: PreparedRequest) -> Future[Outcome]:
+        try:
+            return self._threads.submit(self._extract_one, request, prepared)
+        except RuntimeError:
+            # The pool takes nothing more: the chain was closed while requests were handed over.
+            self._caller.check_stopping()
+            raise
 
     def close(self) -> None:
         """Stop waiting and calling: threads that wait for answers get Interrupted."""

@@ -3,6 +3,7 @@
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -592,6 +593,26 @@ def test_closing_ends_the_wait_also_for_what_was_not_begun(
     chain.close()
     thread.join(10)
     assert not thread.is_alive()
+
+
+def test_a_chain_that_is_closed_while_requests_are_handed_over_is_interrupted(
+    make_chain: MakeChain, server: GroqServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = make_chain(concurrency=1)
+    server.always(None, rate_limited(30))
+    hand_over = ThreadPoolExecutor.submit
+
+    handed: list[object] = []
+
+    def close_before_the_third(pool: ThreadPoolExecutor, *args: Any) -> Any:
+        handed.append(args)
+        if len(handed) == 3:
+            chain.close()
+        return hand_over(pool, *args)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", close_before_the_third)
+    _quietly(chain, make_requests(5))
+    assert len(handed) == 3
 
 
 # What is told
