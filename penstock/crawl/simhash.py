@@ -20,11 +20,11 @@ _INVISIBLE = ["script", "style", "nav", "header", "footer", "noscript", "templat
 # A long text is hashed in pieces to bound the memory. A word that is cut in two between them
 # changes three shingles among some hundred thousand.
 _PIECE_CHARACTERS = 1 << 20
-_PIECE_SHINGLES = 1 << 14
 
 
 def visible_text(html: bytes) -> str:
-    """The visible text of a page, without its scripts, styles and navigation.
+    """The visible text of a page, without its scripts, styles and navigation; its blanks as they
+    come.
 
     Empty for a page that would take the parser too long: it is compared by its bytes alone.
     """
@@ -35,15 +35,25 @@ def visible_text(html: bytes) -> str:
     tree = LexborHTMLParser(html)
     tree.strip_tags(_INVISIBLE, recursive=True)
     body = tree.body or tree.root
-    return " ".join(body.text(separator=" ").split()) if body else ""
+    return body.text(separator=" ") if body else ""
 
 
 def _is_too_slow(html: bytes) -> bool:
     """Deep nesting and very long tags take the parser quadratic time."""
     if html.count(b"<") > _MOST_TAGS:
         return True
-    long = (piece for piece in html.split(b"<") if len(piece) > _LONGEST_TAG)
-    return any(b">" not in piece[:_LONGEST_TAG] for piece in long)
+    start = html.find(b"<") + 1
+    while len(html) - start > _LONGEST_TAG:
+        # The last tag that begins within reach of this one: those between them are shorter.
+        last = html.rfind(b"<", start, start + _LONGEST_TAG + 1)
+        if last < 0:
+            if html.find(b">", start, start + _LONGEST_TAG) < 0:
+                return True
+            last = html.find(b"<", start + _LONGEST_TAG)
+            if last < 0:
+                return False
+        start = last + 1
+    return False
 
 
 def simhash(text: str) -> int:
@@ -54,12 +64,12 @@ def simhash(text: str) -> int:
     import numpy as np
 
     shingles = _shingle_hashes(_word_hashes(text))
-    ones = np.zeros(BITS, dtype=np.int64)
-    for start in range(0, len(shingles), _PIECE_SHINGLES):
-        octets = shingles[start : start + _PIECE_SHINGLES].astype("<u8").view(np.uint8)
-        ones += np.unpackbits(octets.reshape(-1, 8), axis=1, bitorder="little").sum(
-            axis=0, dtype=np.int64
-        )
+    # How often each value occurs at each of the eight octets, and then the bits of the values: a
+    # fraction of the work of unpacking every shingle into its bits.
+    octets = shingles.astype("<u8").view(np.uint8).reshape(-1, 8)
+    counts = np.array([np.bincount(octets[:, place], minlength=256) for place in range(8)])
+    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+    ones = np.einsum("pv,vb->pb", counts, bits.astype(np.int64)).reshape(BITS)
     majority = np.packbits(2 * ones > len(shingles), bitorder="little")
     return int.from_bytes(majority.tobytes(), "little")
 
@@ -79,14 +89,20 @@ def from_signed(value: int) -> int:
     return value % (1 << BITS)
 
 
+_BLANK_SEPARATORS = bytes.maketrans(b"\x1c\x1d\x1e\x1f", b"    ")
+
+
 def _word_hashes(text: str) -> "Hashes":
     import numpy as np
 
     pieces = [np.zeros(0, dtype=np.uint64)]
     for start in range(0, len(text), _PIECE_CHARACTERS):
-        piece = " ".join(text[start : start + _PIECE_CHARACTERS].lower().split())
-        # One encode for all words is quicker than one for each.
-        words = piece.encode("utf-8", "surrogatepass").split()
+        lowered = text[start : start + _PIECE_CHARACTERS].lower()
+        if not lowered.isascii():
+            lowered = " ".join(lowered.split())
+        # One encode for all words is quicker than one for each. Of ASCII, text and bytes are split
+        # at the same blanks but for the four separators.
+        words = lowered.encode("utf-8", "surrogatepass").translate(_BLANK_SEPARATORS).split()
         # Python's own hash() differs from process to process.
         pieces.append(np.fromiter(map(zlib.crc32, words), dtype=np.uint64, count=len(words)))
     return np.concatenate(pieces)

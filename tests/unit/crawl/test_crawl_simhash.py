@@ -77,7 +77,6 @@ def test_a_text_worked_on_in_pieces_has_the_same_fingerprint(
 ) -> None:
     text = " ".join(["abcd"] * 2 + LONG)
     whole = simhash(text)
-    monkeypatch.setattr(module, "_PIECE_SHINGLES", 64)
     assert simhash(text) == whole
     monkeypatch.setattr(module, "_PIECE_CHARACTERS", 2500)
     assert distance(simhash(text), whole) <= 8
@@ -92,7 +91,7 @@ def test_visible_text_leaves_the_furniture_out() -> None:
       <header>Head</header><nav>Menu</nav><main>Hello <b>big</b>
       world<script>x()</script><noscript>no</noscript><template>t</template></main>
       <footer>Foot</footer></body></html>"""
-    assert visible_text(html) == "Hello big world"
+    assert visible_text(html).split() == ["Hello", "big", "world"]
 
 
 @pytest.mark.parametrize("html", [b"", b"\xff\xfe\x00", b"<", b"plain words"])
