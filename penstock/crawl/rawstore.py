@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -54,9 +55,16 @@ class RawStore(Protocol):
     """Content-addressed storage for raw bytes."""
 
     def put(
-        self, tenant: str, source: str, external_id: str, content: bytes, extension: str
+        self,
+        tenant: str,
+        source: str,
+        external_id: str,
+        content: bytes,
+        extension: str,
+        digest: str | None = None,
     ) -> str:
-        """Store the bytes and return their key; storing them again changes nothing."""
+        """Store the bytes and return their key; storing them again changes nothing. `digest` is
+        their SHA-256, for a caller that knows it."""
 
     def get(self, key: str) -> bytes: ...
 
@@ -79,12 +87,17 @@ class RawStore(Protocol):
         """Raise an error of ours unless bytes can be stored now."""
 
 
-def raw_key(tenant: str, source: str, external_id: str, content: bytes, extension: str) -> str:
+def raw_key(tenant: str, source: str, external_id: str, digest: str, extension: str) -> str:
     """`raw/{tenant}/{source}/{external_id}/{sha256}.{extension}`, each part escaped."""
     folder = raw_folder(tenant, source) + escape_part(external_id)
-    return f"{folder}/{hashlib.sha256(content).hexdigest()}.{escape_part(extension)}"
+    return f"{folder}/{digest}.{escape_part(extension)}"
 
 
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@lru_cache
 def raw_folder(tenant: str, source: str) -> str:
     """The prefix of the keys of a tenant's source."""
     return f"{RAW}/{escape_part(tenant)}/{escape_part(source)}/"
@@ -126,10 +139,16 @@ class LocalRawStore:
         self._private = private
 
     def put(
-        self, tenant: str, source: str, external_id: str, content: bytes, extension: str
+        self,
+        tenant: str,
+        source: str,
+        external_id: str,
+        content: bytes,
+        extension: str,
+        digest: str | None = None,
     ) -> str:
-        key = raw_key(tenant, source, external_id, content, extension)
-        path = self._root / key
+        key = raw_key(tenant, source, external_id, digest or _sha256(content), extension)
+        path = f"{self._root}/{key}"
         action = f"could not store raw bytes of {external_id}"
         with _os_errors(action, path):
             try:
@@ -208,22 +227,33 @@ class LocalRawStore:
         require_raw_key(key)
         return self._root / key
 
-    def _write(self, path: Path, content: bytes) -> None:
+    def _write(self, path: str, content: bytes) -> None:
+        folder = path.rpartition("/")[0]
         try:
-            _write_in_folder(path, content)
+            self._make_folder(folder)
+            _write_in_folder(folder, path, content)
         except FileNotFoundError:
-            # New document, or another worker has just removed the empty folder.
+            # Another worker has just removed the empty folder.
+            self._make_folder(folder)
+            _write_in_folder(folder, path, content)
+
+    def _make_folder(self, folder: str) -> None:
+        try:
+            os.mkdir(folder)
+        except FileExistsError:
+            return
+        except FileNotFoundError:
+            # The first document of its source.
             if self._private:
-                make_private_folder(self._root / "raw")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _write_in_folder(path, content)
+                make_private_folder(self._root / RAW)
+            Path(folder).mkdir(parents=True, exist_ok=True)
 
 
-def _renew(path: Path, size: int) -> bool:
+def _renew(path: str, size: int) -> bool:
     """Give a file the present time; False when it has to be written (again): it is missing, has
     another size, or may not be changed."""
     try:
-        status = path.stat()
+        status = os.stat(path)
         # Files are not synced one by one, so a power cut can leave an empty one.
         if status.st_size != size:
             return False
@@ -246,15 +276,16 @@ def _entries_of(folder: Path) -> list["os.DirEntry[str]"]:
         return []
 
 
-def _write_in_folder(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
+def _write_in_folder(folder: str, path: str, content: bytes) -> None:
+    temporary = f"{folder}/.{os.urandom(16).hex()}.tmp"
     try:
-        with temporary.open("xb") as file:
+        with open(temporary, "xb") as file:
             hit("raw.storing")
             file.write(content)
-        temporary.replace(path)
+        os.replace(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
         raise
 
 
@@ -264,7 +295,7 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 @contextmanager
-def _os_errors(action: str, path: Path) -> Iterator[None]:
+def _os_errors(action: str, path: Path | str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -287,9 +318,15 @@ class S3RawStore:
         self._prefix = f"{folder}/" if folder else ""
 
     def put(
-        self, tenant: str, source: str, external_id: str, content: bytes, extension: str
+        self,
+        tenant: str,
+        source: str,
+        external_id: str,
+        content: bytes,
+        extension: str,
+        digest: str | None = None,
     ) -> str:
-        key = raw_key(tenant, source, external_id, content, extension)
+        key = raw_key(tenant, source, external_id, digest or _sha256(content), extension)
         head = self._head(key)
         whole = head is not None and head["ContentLength"] == len(content)
         if head is None or not whole or head["LastModified"] <= datetime.now(UTC) - RENEWED_AFTER:

@@ -132,7 +132,10 @@ class StoredPayloads:
         try:
             got = self.reader().read(reference, item.tenant_id)
             extension = extension_for(reference, got.media_type)
-            key = self.raw().put(item.tenant_id, PAYLOADS, item.node_id, got.content, extension)
+            digest = hashlib.sha256(got.content).hexdigest()
+            key = self.raw().put(
+                item.tenant_id, PAYLOADS, item.node_id, got.content, extension, digest
+            )
         except DocumentFault as error:
             return Fault.of(error)
         stored = replace(
@@ -140,6 +143,6 @@ class StoredPayloads:
             raw_key=key,
             size=len(got.content),
             media_type=got.media_type,
-            content_hash=hashlib.sha256(got.content).hexdigest(),
+            content_hash=digest,
         )
         return replace(item, payload=stored)

@@ -1,6 +1,7 @@
 """What every raw store promises, and what only the one in a folder or in a bucket can."""
 
 import errno
+import os
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -223,7 +224,7 @@ def test_a_full_disk_is_not_a_document_fault_and_leaves_no_file(
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(StorageFull, match=r"could not store raw bytes.*No space left"):
         folder.store.put("t", "s", "a", b"x", "txt")
     assert folder.keys() == []
