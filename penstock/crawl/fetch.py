@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.crawl.access import AllowedPrefixes, OffLimits, real_path
-from penstock.crawl.files import path_of_uri, read_file
+from penstock.crawl.files import has_version, path_of_uri, read_file
 from penstock.crawl.http import (
     CODINGS,
     CompressionError,
@@ -97,12 +97,14 @@ class Fetcher:
         self._robots = Robots(self._get_robots, limiter)
 
     def fetch(self, listed: Listed, marks: Marks | None = None) -> Fetched | NotModified:
-        """The document's bytes, unless its server says that the marks still hold."""
+        """The document's bytes, unless its server or its file system says that the marks hold."""
         marks = marks or Marks()
         if listed.path is not None:
+            if marks.etag is not None and has_version(listed.path, marks.etag):
+                return NotModified()
             self._off_limits.check_path(listed.path)
-            content = read_file(listed.path, self._max_bytes)
-            return Fetched(content, None, None, None, listed.url)
+            content, version = read_file(listed.path, self._max_bytes)
+            return Fetched(content, None, version, None, listed.url)
         if listed.content is not None:
             return Fetched(listed.content, listed.media_type, None, None, listed.url)
         if self._s3 is not None and listed.url.startswith("s3://"):

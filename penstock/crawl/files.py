@@ -3,6 +3,7 @@
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -134,19 +135,44 @@ def path_of_uri(uri: str) -> Path:
     return Path(os.fsdecode(unquote_to_bytes(urlsplit(uri).path)))
 
 
-def read_file(path: Path, max_bytes: int) -> bytes:
-    """The file's bytes; DocumentFault when it cannot be read."""
+# A file that changed this short a time before it was read may change again within the same tick of
+# its file system's clock (two seconds on FAT), and would look unchanged.
+SETTLED_SECONDS = 2.0
+
+
+def file_version(status: os.stat_result) -> str:
+    """Names one state of a file, as an ETag names one of a page: every write gives it another one.
+
+    The time of the last change of the inode cannot be set by programs, unlike the time of the last
+    write, which `cp -p` and `rsync` carry over.
+    """
+    return f"{status.st_size:x}-{status.st_mtime_ns:x}-{status.st_ctime_ns:x}-{status.st_ino:x}"
+
+
+def has_version(path: Path, version: str) -> bool:
+    """Whether the file still is as it was when it had this version, so need not be read."""
+    try:
+        return file_version(path.stat()) == version
+    except OSError:
+        return False
+
+
+def read_file(path: Path, max_bytes: int) -> tuple[bytes, str | None]:
+    """The file's bytes and their version, which is None while it may still change unnoticed;
+    DocumentFault when it cannot be read."""
     with _read_errors(path):
         # Opening a device can already have an effect, so the type is checked before and after.
         _check_status(path, path.stat(), max_bytes)
         # Without O_NONBLOCK, opening a FIFO that replaced the file would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
-            _check_status(path, os.fstat(descriptor), max_bytes)
+            status = os.fstat(descriptor)
+            _check_status(path, status, max_bytes)
+            settled = time.time() - max(status.st_mtime, status.st_ctime) > SETTLED_SECONDS
             # The file may have grown since its size was read.
             content = file.read(max_bytes + 1)
     _check_size(path, len(content), max_bytes)
-    return content
+    return content, file_version(status) if settled else None
 
 
 def check_file(path: Path, max_bytes: int) -> int:

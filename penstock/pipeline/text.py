@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from penstock.crawl.files import path_of_uri
+from penstock.crawl.files import file_version, path_of_uri
 from penstock.documents import ExtractedText, Stage
 from penstock.failpoints import hit
 from penstock.pipeline.stage import (
@@ -95,8 +95,7 @@ def _file_mark(reference: RawReference) -> str:
     if reference.path is None:
         return ""
     with suppress(OSError):
-        status = reference.path.stat()
-        return f"{status.st_dev}:{status.st_ino}:{status.st_mtime_ns}:{status.st_size}"
+        return file_version(reference.path.stat())
     return "missing"
 
 

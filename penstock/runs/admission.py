@@ -72,6 +72,7 @@ MAX_ID_BYTES = 1000
 # Documents fetched ahead, for each thread.
 AHEAD_PER_THREAD = 8
 KNOWN_TOGETHER = 64
+_SOURCE_MARKS = ("etag", "last_modified")
 _LOCAL_KINDS = frozenset({"folder", "file"})
 
 
@@ -288,7 +289,12 @@ class Admission:
         extension = extension_for(name, assessed.media_type)
         try:
             key = self.raw.put(
-                run.tenant_id, run.source_name, listed.external_id, assessed.content, extension
+                run.tenant_id,
+                run.source_name,
+                listed.external_id,
+                assessed.content,
+                extension,
+                assessed.marks.content_hash if assessed.marks else None,
             )
         except DocumentFault as error:
             fault = Fault.of(error)
@@ -305,6 +311,7 @@ class Admission:
         self.queue.enqueue(tx, [one.new_item(run, ids) for one in to_do], replace_active=True)
         self._hold_nodes(tx, [ids[one.external_id] for one in to_do if one.assessed.known])
         self._revive(tx, documents)
+        self._renew_marks(tx, documents)
         record(tx, *[one.event(run, ids) for one in documents])
 
     def _upsert_nodes(self, tx: Tx, documents: Sequence[AdmittedDocument]) -> dict[str, str]:
@@ -356,6 +363,19 @@ class Admission:
         back = [node.id for node in known if node.expired]
         if back:
             tx.execute(sa.update(nodes).where(nodes.c.id.in_(back)).values(expired_at=None))
+
+    def _renew_marks(self, tx: Tx, documents: Iterable[AdmittedDocument]) -> None:
+        rows = [
+            {"b_id": assessed.known.id, "b_hash": assessed.renewed.content_hash}
+            | {f"b_{mark}": getattr(assessed.renewed, mark) for mark in _SOURCE_MARKS}
+            for assessed in (one.assessed for one in documents)
+            if assessed.known and assessed.renewed
+        ]
+        if rows:
+            # Another run may have stored newer bytes meanwhile.
+            same_bytes = nodes.c.content_hash == sa.bindparam("b_hash")
+            marked = sa.update(nodes).where(nodes.c.id == sa.bindparam("b_id"), same_bytes)
+            tx.execute(marked.values({m: sa.bindparam(f"b_{m}") for m in _SOURCE_MARKS}), rows)
 
 
 class _Deleted(Exception):

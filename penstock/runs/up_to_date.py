@@ -226,6 +226,8 @@ class Assessment:
     media_type: str | None = None
     marks: Marks | None = None
     """Change marks, to be committed if processing succeeds."""
+    renewed: Marks | None = None
+    """What its source calls the same bytes now; the next run need not read them again."""
     left_out: bool = False
     """It is not a document of this source."""
 
@@ -266,7 +268,9 @@ class Assessor:
         content_hash = hashlib.sha256(got.content).hexdigest()
         old = None if known is None or self.forced.covers(listed, known) else known.marks
         if old is not None and old.content_hash == content_hash:
-            return self._unchanged(listed, known, "same bytes")
+            same_bytes = self._unchanged(listed, known, "same bytes")
+            now = replace(old, etag=got.etag, last_modified=got.last_modified)
+            return same_bytes if now == old else replace(same_bytes, renewed=now)
         marks = _marks_of(listed, got, content_hash)
         if old is not None and (same := _same_text(old, marks)):
             return self._unchanged(listed, known, same)

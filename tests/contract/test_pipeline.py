@@ -1,5 +1,6 @@
 """The one path, from a folder to searchable records."""
 
+import math
 import os
 import signal
 import threading
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from penstock.crawl import fetch, files
 from penstock.documents import Stage
 from penstock.errors import ConfigurationError, ErrorClass, StagePaused
 from penstock.operations import nodes as node_operations
@@ -93,7 +95,10 @@ def test_a_new_document_becomes_a_searchable_record(place: Workplace) -> None:
 
 
 @pytest.mark.both_databases
-def test_unchanged_documents_are_skipped_and_cost_nothing(place: Workplace) -> None:
+def test_unchanged_documents_are_skipped_and_cost_nothing(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "SETTLED_SECONDS", math.inf)
     for name in "abc":
         place.write(f"{name}.txt", make_text(name))
     place.ingest()
@@ -103,6 +108,48 @@ def test_unchanged_documents_are_skipped_and_cost_nothing(place: Workplace) -> N
     assert (report.run.status, counts(report)) == (RunStatus.FINISHED, {"skipped": 3})
     assert place.steps.calls == {}
     assert read_rows(place.database, nodes, texts, embeddings, work_items) == before
+
+
+def refuse_to_read(path: Path, max_bytes: int) -> None:
+    raise AssertionError(f"{path} was read, up to {max_bytes} bytes")
+
+
+@pytest.mark.both_databases
+def test_a_file_that_was_not_touched_is_not_read_again(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "SETTLED_SECONDS", -1.0)
+    place.write("a.txt", make_text("Watermills"))
+    place.ingest()
+    path = place.folder / "a.txt"
+    path.touch()
+    report = place.ingest()
+    assert place.document(report.run.id, "a.txt").reason == "unchanged (same bytes)"
+    monkeypatch.setattr(fetch, "read_file", refuse_to_read)
+    report = place.ingest()
+    assert place.document(report.run.id, "a.txt").reason == "unchanged (not modified)"
+
+
+def test_a_file_of_the_same_size_and_time_of_writing_is_read_if_it_was_written(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "SETTLED_SECONDS", -1.0)
+    place.write("a.txt", make_text("Watermills"))
+    path = place.folder / "a.txt"
+    before = path.stat()
+    place.ingest()
+    while path.stat().st_ctime_ns == before.st_ctime_ns:
+        place.write("a.txt", make_text("Sandmills!"))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert counts(place.ingest()) == {"ready": 1}
+
+
+def test_a_file_that_was_just_written_is_read_again(place: Workplace) -> None:
+    """Its file system's clock may not tell two writes apart that follow each other at once."""
+    place.write("a.txt", make_text("Watermills"))
+    place.ingest()
+    assert place.node("a.txt").etag is None
 
 
 @pytest.mark.both_databases
