@@ -55,6 +55,7 @@ def ingest(
     """
     wanted: dict[str, Any] = {"profile": profile, "force": force, "documents": documents or []}
     with open_flow_app(blocks) as app, shown_run_log():
+        app.warm_up()
         run_id = run_id or open_source_run(app.sources, source, tenant, **wanted).id
         with app.hold_run(run_id) as held:
             tag_flow_run(f"tenant:{held.run.tenant_id}", f"source:{held.run.source_name}")

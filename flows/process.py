@@ -26,6 +26,7 @@ def process(
         blocks: Saved configuration blocks that win over the environment, as `type/name`.
     """
     with open_flow_app(blocks) as app, app.heartbeat() as heartbeat:
+        app.warm_up()
         prepare_index(app.database, app.embedder.identity)
         steps = TaskSteps(app.steps, "process")
         processor = app.processor(steps, tuple(stages or Stage))

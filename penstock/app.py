@@ -1,9 +1,10 @@
 """The composition root: builds parts from settings."""
 
 import logging
+import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
@@ -12,7 +13,7 @@ from pydantic import SecretStr
 
 from penstock import failpoints
 from penstock.documents import Stage
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, PenstockError
 from penstock.home import close_home
 from penstock.queue.queue import WorkQueue
 from penstock.queue.retry import ExponentialDelays, FixedDelays, RetryRule, RetryRules
@@ -258,6 +259,20 @@ class App:
                 self.embedder.identity,
             )
             return None
+
+    def warm_up(self) -> None:
+        """Begin in the background what takes a second each: a process that is about to ingest has
+        other things to load meanwhile."""
+        self.children.warm_up()
+        threading.Thread(target=self._load_embedder, name="penstock-warm-up", daemon=True).start()
+
+    def _load_embedder(self) -> None:
+        from penstock.embed.embedder import WordLlamaEmbedder
+
+        # The first document raises it again, where it pauses the run.
+        with suppress(PenstockError):
+            if isinstance(self.embedder, WordLlamaEmbedder):
+                self.embedder.load()
 
     @cached_property
     def steps(self) -> "pipeline_steps.DirectSteps":

@@ -235,6 +235,7 @@ def _run_flow_shown(settings: Settings, app: App, run: Run) -> None:
     from entrypoints.cli.local_servers import connect_prefect
     from entrypoints.cli.progress import shown_run
 
+    app.warm_up()
     connect_prefect(settings)
     with shown_run(app.database, run.id):
         _run_flow(run)

@@ -9,7 +9,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Iterator, Sequence
-from functools import cache, cached_property
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -129,36 +129,42 @@ class WordLlamaEmbedder:
             raise ConfigurationError(
                 f"EMBEDDING_MODEL={model} is not in the wordllama wheel: use {MODEL} or nothing"
             )
-        self._loading = threading.Lock()
+
+    def load(self) -> tuple[Any, Any]:
+        """Load the model, or wait until another thread has."""
+        with _loading:
+            return _load_model()
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
-        with self._loading:
-            table, tokenizer = self._model
+        table, tokenizer = self.load()
         import numpy as np
 
         encoded = tokenizer.encode_batch_fast([*texts], add_special_tokens=False)
         return [_unit_mean(np, table, tokens.ids) for tokens in encoded]
 
-    @cached_property
-    def _model(self) -> tuple[Any, Any]:
-        from safetensors import safe_open
-        from tokenizers import Tokenizer
 
-        package = find_spec("wordllama")
-        if package is None or package.origin is None:
-            raise ConfigurationError(
-                f"{SETTING}=wordllama needs the wordllama package: run `pip install wordllama`"
-            )
-        folder = Path(package.origin).parent
-        weights = folder / "weights" / f"{MODEL}_{DIMENSIONS}.safetensors"
-        with safe_open(str(weights), framework="np") as tensors:
-            table = tensors.get_tensor("embedding.weight").astype("<f4")
-        tokenizer = Tokenizer.from_file(
-            str(folder / "tokenizers" / f"{MODEL}_tokenizer_config.json")
+_loading = threading.Lock()
+
+
+@cache
+def _load_model() -> tuple[Any, Any]:
+    """The table of vectors and the tokenizer, once for all embedders of the process."""
+    from safetensors import safe_open
+    from tokenizers import Tokenizer
+
+    package = find_spec("wordllama")
+    if package is None or package.origin is None:
+        raise ConfigurationError(
+            f"{SETTING}=wordllama needs the wordllama package: run `pip install wordllama`"
         )
-        tokenizer.no_padding()
-        tokenizer.enable_truncation(MAX_TOKENS)
-        return table, tokenizer
+    folder = Path(package.origin).parent
+    weights = folder / "weights" / f"{MODEL}_{DIMENSIONS}.safetensors"
+    with safe_open(str(weights), framework="np") as tensors:
+        table = tensors.get_tensor("embedding.weight").astype("<f4")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizers" / f"{MODEL}_tokenizer_config.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(MAX_TOKENS)
+    return table, tokenizer
 
 
 def _unit_mean(np: Any, table: Any, ids: Sequence[int]) -> bytes:

@@ -136,6 +136,13 @@ def child_context(warmup: Sequence[str]) -> BaseContext:
     return context
 
 
+def start_fork_server(warmup: Sequence[str]) -> None:
+    """Start the server and return: it imports the libraries while its caller goes on."""
+    child_context(warmup)
+    if sys.platform != "win32":
+        _start_fork_server()
+
+
 if sys.platform != "win32":
     from multiprocessing import forkserver, resource_tracker
     from multiprocessing.context import ForkServerContext, ForkServerProcess

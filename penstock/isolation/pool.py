@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
 from penstock.documents import Fault
 from penstock.errors import ErrorClass, Interrupted
-from penstock.isolation.child import child_context, crash_fault, prepare_child, run_chunk
+from penstock.isolation.child import (
+    child_context,
+    crash_fault,
+    prepare_child,
+    run_chunk,
+    start_fork_server,
+)
 
 if TYPE_CHECKING:
     from pebble import ProcessFuture, ProcessPool
@@ -108,6 +114,10 @@ class ChildPool:
         if children is not None:
             children.stop()  # type: ignore[no-untyped-call]
             children.join()
+
+    def warm_up(self) -> None:
+        """Begin to import what children need, so that the first inputs do not wait for it."""
+        start_fork_server(self._warmup)
 
     def map(self, job: ChildTask[Input, Result], inputs: Sequence[Input]) -> list[Result | Fault]:
         """The result of each input or its fault, in the order given."""

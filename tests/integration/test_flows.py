@@ -19,6 +19,7 @@ from flows.process import process
 from flows.recover import recover
 from penstock.app import open_app
 from penstock.documents import ExtractedText, Fault
+from penstock.embed import embedder
 from penstock.errors import ErrorClass, PenstockError, RunRefused, StagePaused, UsageError
 from penstock.pipeline.steps import ExtractionResult, RawReference, TextResult
 from penstock.runs.lifecycle import open_run, read_run, take_run
@@ -183,8 +184,10 @@ def test_a_configuration_fault_pauses_the_run_and_the_next_start_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_documents(tmp_path / "docs", "jarle", "kari")
+    # An earlier test of this process may have loaded the model.
+    embedder._load_model.cache_clear()
     with monkeypatch.context() as broken:
-        broken.setattr("penstock.embed.embedder.find_spec", lambda _: None)
+        broken.setattr(embedder, "find_spec", lambda _: None)
         with pytest.raises(StagePaused, match="pip install wordllama"):
             ingest(source=str(folder))
     with open_app() as app, app.database.read() as tx:
