@@ -188,12 +188,13 @@ class App:
     def children(self) -> "ChildPool":
         from penstock.isolation.pool import ChildPool
         from penstock.rules import extractor
+        from penstock.runs import compare
         from penstock.text import extract
 
         return ChildPool(
             processes=self.settings.text_processes,
             timeout_seconds=self.settings.text_timeout_seconds,
-            warmup=(extract.WARMUP, extractor.WARMUP),
+            warmup=(extract.WARMUP, extractor.WARMUP, compare.WARMUP),
         )
 
     @cached_property
@@ -424,7 +425,9 @@ class App:
 
     def admission(self, lease: "RunLease") -> "Admission":
         from penstock.crawl.fetch import SourceCircuit
+        from penstock.crawl.rawstore import LocalRawStore
         from penstock.runs.admission import Admission, RunWatch
+        from penstock.runs.compare import Comparison
         from penstock.runs.up_to_date import Assessor, Forced, Target
 
         run = lease.run
@@ -436,8 +439,15 @@ class App:
             lease,
             self.database,
             self.queue,
-            self.raw,
             self.fetcher,
+            Comparison(
+                self.raw,
+                run.tenant_id,
+                run.source_name,
+                self.off_limits,
+                self.settings.max_document_bytes,
+            ),
+            self.children if isinstance(self.raw, LocalRawStore) else None,
             Target(self.settings.extraction.version, self.embedder.identity),
             Assessor(forced, only_postings=run.source_kind == "jobs"),
             self.fetch_threads,

@@ -59,6 +59,20 @@ class NotModified:
     """The server says that the document has not changed since the marks were stored."""
 
 
+def is_untouched(listed: Listed, marks: Marks | None) -> bool:
+    """Whether it is a local file that was not written since it had these marks."""
+    version = None if marks is None else marks.etag
+    return version is not None and listed.path is not None and has_version(listed.path, version)
+
+
+def fetch_file(listed: Listed, off_limits: OffLimits, max_bytes: int) -> Fetched:
+    """The bytes of a local file; DocumentFault when it cannot or may not be read."""
+    assert listed.path is not None, "only local files have a path"
+    off_limits.check_path(listed.path)
+    content, version = read_file(listed.path, max_bytes)
+    return Fetched(content, None, version, None, listed.url)
+
+
 class Fetcher:
     """Fetches documents within limits of size, time and requests per host.
 
@@ -98,13 +112,11 @@ class Fetcher:
 
     def fetch(self, listed: Listed, marks: Marks | None = None) -> Fetched | NotModified:
         """The document's bytes, unless its server or its file system says that the marks hold."""
+        if is_untouched(listed, marks):
+            return NotModified()
         marks = marks or Marks()
         if listed.path is not None:
-            if marks.etag is not None and has_version(listed.path, marks.etag):
-                return NotModified()
-            self._off_limits.check_path(listed.path)
-            content, version = read_file(listed.path, self._max_bytes)
-            return Fetched(content, None, version, None, listed.url)
+            return fetch_file(listed, self._off_limits, self._max_bytes)
         if listed.content is not None:
             return Fetched(listed.content, listed.media_type, None, None, listed.url)
         if self._s3 is not None and listed.url.startswith("s3://"):

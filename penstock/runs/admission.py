@@ -6,20 +6,27 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 
-from penstock.crawl.fetch import Fetched, Fetcher, Marks, NotModified, SourceCircuit
-from penstock.crawl.files import extension_for
+from penstock.crawl.fetch import (
+    Fetched,
+    Fetcher,
+    Marks,
+    NotModified,
+    SourceCircuit,
+    is_untouched,
+)
 from penstock.crawl.listing import Listed
-from penstock.crawl.rawstore import RawStore
 from penstock.crawl.simhash import Duplicates, to_signed
-from penstock.documents import Fault, Stage
+from penstock.documents import Fault
 from penstock.errors import DocumentFault
 from penstock.events import Event, record
+from penstock.isolation.pool import ChildPool
 from penstock.queue.items import ItemPayload, NewItem
 from penstock.queue.queue import WorkQueue
+from penstock.runs.compare import Compared, Comparison
 from penstock.runs.lifecycle import guard, guard_reading
 from penstock.runs.prefetch import Prefetcher, in_batches
 from penstock.runs.run import Change, DocumentStatus, Run, RunLease
@@ -74,6 +81,9 @@ AHEAD_PER_THREAD = 8
 KNOWN_TOGETHER = 64
 _SOURCE_MARKS = ("etag", "last_modified")
 _LOCAL_KINDS = frozenset({"folder", "file"})
+# With fewer files than this to read, the messages take longer than the work.
+WORTH_CHILDREN = 8
+Document: TypeAlias = tuple[Listed, KnownNode | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +91,6 @@ class AdmittedDocument:
     """A fetched document as it is recorded in its run."""
 
     assessed: Assessment
-    raw_key: str | None = None
-    size: int = 0
 
     @property
     def external_id(self) -> str:
@@ -154,18 +162,19 @@ class AdmittedDocument:
         if assessed.stage is None:
             return assessed.reason or "unchanged"
         note = f" ({assessed.reason})" if assessed.reason else ""
-        if self.raw_key is None:
+        if assessed.stored is None:
             return f"unchanged, to be processed again from {assessed.stage}{note}"
         change = "new" if assessed.change is Change.NEW else "changed"
-        return f"{change}, {self.size} bytes stored{note}"
+        return f"{change}, {assessed.stored.size} bytes stored{note}"
 
     def _payload(self, run: Run) -> ItemPayload:
-        marks = self.assessed.marks or Marks()
+        stored = self.assessed.stored or Compared(Marks())
+        marks = stored.marks
         return ItemPayload(
             external_id=self.external_id,
-            raw_key=self.raw_key,
-            size=self.size,
-            media_type=self.assessed.media_type,
+            raw_key=stored.raw_key,
+            size=stored.size,
+            media_type=stored.media_type,
             content_hash=marks.content_hash,
             simhash=None if marks.simhash is None else to_signed(marks.simhash),
             etag=marks.etag,
@@ -182,8 +191,10 @@ class Admission:
     lease: RunLease
     database: Database
     queue: WorkQueue
-    raw: RawStore
     fetcher: Fetcher
+    comparison: Comparison
+    children: ChildPool | None
+    """Read local files, if the raw store is one that they can write to."""
     target: Target
     assessor: Assessor
     threads: Executor
@@ -198,7 +209,7 @@ class Admission:
         """Fetch what is listed and compare it with what is known, in batches to record."""
         documents = self._with_known(self._watched(listed))
         if self.lease.run.source_kind in _LOCAL_KINDS:
-            return in_batches(map(self._fetch_one, documents), self.batch_size)
+            return map(self._read_files, in_batches(documents, self.batch_size))
         prefetcher = Prefetcher(self.threads, AHEAD_PER_THREAD * self.thread_count, self.batch_size)
         return prefetcher.batches(documents, self._fetch_one)
 
@@ -240,7 +251,7 @@ class Admission:
                 self._seen.add(document.external_id)
                 yield document
 
-    def _with_known(self, listed: Iterator[Listed]) -> Iterator[tuple[Listed, KnownNode | None]]:
+    def _with_known(self, listed: Iterator[Listed]) -> Iterator[Document]:
         for batch in in_batches(listed, KNOWN_TOGETHER):
             known = self._find_known([document.external_id for document in batch])
             yield from ((document, known.get(document.external_id)) for document in batch)
@@ -251,21 +262,47 @@ class Admission:
             run = self.lease.run
             return find_known(tx, run.source_id, external_ids, self.target, run.profile)
 
-    def _fetch_one(self, document: tuple[Listed, KnownNode | None]) -> AdmittedDocument:
+    def _fetch_one(self, document: Document) -> AdmittedDocument:
         listed, known = document
         self.watch.check()
-        return self._store_raw(self.assessor.assess(listed, known, self._fetch(listed, known)))
+        got = self._fetch(listed, known)
+        if not isinstance(got, Fetched):
+            return AdmittedDocument(self.assessor.assess(listed, known, got))
+        left_out = self.assessor.leave_out(listed, known, got)
+        return AdmittedDocument(left_out or self._compare(listed, known, got))
 
     def _fetch(self, listed: Listed, known: KnownNode | None) -> Fetched | NotModified | Fault:
-        forced = self.assessor.forced.covers(listed, known)
-        marks = None if known is None or forced else known.marks
         try:
             self.circuit.check()
-            return self.fetcher.fetch(listed, marks)
+            return self.fetcher.fetch(listed, self.assessor.marks(listed, known))
         except DocumentFault as error:
             if listed.path is None and not self.circuit.is_open and self.circuit.failed(error):
                 self._record_open_circuit()
             return Fault.of(error)
+
+    def _compare(self, listed: Listed, known: KnownNode | None, got: Fetched) -> Assessment:
+        compared: Compared | Fault
+        try:
+            compared = self.comparison.compare(listed, got, self.assessor.marks(listed, known))
+        except DocumentFault as error:
+            compared = Fault.of(error)
+        return self.assessor.assess(listed, known, compared)
+
+    def _read_files(self, documents: Sequence[Document]) -> list[AdmittedDocument]:
+        """The same for local files: those that were touched are read in child processes."""
+        self.watch.check()
+        pairs = [(listed, self.assessor.marks(listed, known)) for listed, known in documents]
+        touched = [pair for pair in pairs if not is_untouched(*pair)]
+        if self.children is None or len(touched) < WORTH_CHILDREN:
+            return [self._fetch_one(document) for document in documents]
+        names = [listed.external_id for listed, _ in touched]
+        read = dict(zip(names, self.comparison.compare_files(touched, self.children), strict=True))
+        return [
+            AdmittedDocument(
+                self.assessor.assess(listed, known, read.get(listed.external_id, NotModified()))
+            )
+            for listed, known in documents
+        ]
 
     @retry_while_unavailable
     def _record_open_circuit(self) -> None:
@@ -280,28 +317,6 @@ class Admission:
                 source=run.source_name,
             )
             record(tx, event)
-
-    def _store_raw(self, assessed: Assessment) -> AdmittedDocument:
-        if assessed.stage is not Stage.TEXT:
-            return AdmittedDocument(assessed)
-        run, listed = self.lease.run, assessed.listed
-        name = listed.path.name if listed.path else listed.url
-        extension = extension_for(name, assessed.media_type)
-        try:
-            key = self.raw.put(
-                run.tenant_id,
-                run.source_name,
-                listed.external_id,
-                assessed.content,
-                extension,
-                assessed.marks.content_hash if assessed.marks else None,
-            )
-        except DocumentFault as error:
-            fault = Fault.of(error)
-            return AdmittedDocument(
-                replace(assessed, stage=None, reason=fault.message, fault=fault)
-            )
-        return AdmittedDocument(replace(assessed, content=b""), key, size=len(assessed.content))
 
     def _record(self, tx: Tx, documents: Sequence[AdmittedDocument]) -> None:
         run = self.lease.run

@@ -6,7 +6,6 @@ The second is asked as SQL conditions over `join_results`, so that a backfill fi
 database.
 """
 
-import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -17,18 +16,12 @@ import sqlalchemy as sa
 
 from penstock.crawl.fetch import Fetched, Marks, NotModified
 from penstock.crawl.listing import Listed
-from penstock.crawl.simhash import (
-    Duplicates,
-    distance,
-    from_signed,
-    simhash,
-    visible_text,
-)
-from penstock.documents import Fault, RawDocument, Stage
+from penstock.crawl.simhash import Duplicates, from_signed
+from penstock.documents import Fault, Stage
+from penstock.runs.compare import SAME_BYTES, Compared
 from penstock.runs.run import Change
 from penstock.store.database import Tx
 from penstock.store.schema import embeddings, nodes, texts
-from penstock.text.media_types import detect_media_type
 
 _c = nodes.c
 _Condition = sa.ColumnElement[bool]
@@ -38,7 +31,6 @@ HAS_TEXT: _Condition = texts.c.seq.is_not(None)
 HAS_VECTOR: _Condition = embeddings.c.seq.is_not(None)
 """Of the embedder that embeds now."""
 
-SAME_DISTANCE = 3
 POSTING = b"JobPosting"
 
 
@@ -222,10 +214,8 @@ class Assessment:
     """The stage to begin with; None when there is nothing to do."""
     reason: str | None = None
     fault: Fault | None = None
-    content: bytes = b""
-    media_type: str | None = None
-    marks: Marks | None = None
-    """Change marks, to be committed if processing succeeds."""
+    stored: Compared | None = None
+    """What was stored, to be parsed; its change marks are committed if processing succeeds."""
     renewed: Marks | None = None
     """What its source calls the same bytes now; the next run need not read them again."""
     left_out: bool = False
@@ -248,41 +238,36 @@ class Forced:
 
 @dataclass(frozen=True, slots=True)
 class Assessor:
-    """Compares what was fetched with what is known."""
+    """Decides what is to be done with what was fetched."""
 
     forced: Forced = Forced()
     only_postings: bool = False
     """Pages of the source without a job are not documents."""
 
+    def marks(self, listed: Listed, known: KnownNode | None) -> Marks | None:
+        """What to compare the document with; None when it is processed however it compares."""
+        return None if known is None or self.forced.covers(listed, known) else known.marks
+
+    def leave_out(self, listed: Listed, known: KnownNode | None, got: Fetched) -> Assessment | None:
+        """For a page that is not a document of its source."""
+        if not self.only_postings or POSTING in got.content:
+            return None
+        why = "left out: the page holds no JobPosting"
+        return Assessment(listed, known, Change.SAME, reason=why, left_out=True)
+
     def assess(
-        self, listed: Listed, known: KnownNode | None, got: Fetched | NotModified | Fault
+        self, listed: Listed, known: KnownNode | None, got: Compared | NotModified | Fault
     ) -> Assessment:
         if isinstance(got, Fault):
             change = Change.NEW if known is None else Change.SAME
             return Assessment(listed, known, change, reason=got.message, fault=got)
         if isinstance(got, NotModified):
             return self._unchanged(listed, known, "not modified")
-        if self.only_postings and POSTING not in got.content:
-            why = "left out: the page holds no JobPosting"
-            return Assessment(listed, known, Change.SAME, reason=why, left_out=True)
-        content_hash = hashlib.sha256(got.content).hexdigest()
-        old = None if known is None or self.forced.covers(listed, known) else known.marks
-        if old is not None and old.content_hash == content_hash:
-            same_bytes = self._unchanged(listed, known, "same bytes")
-            now = replace(old, etag=got.etag, last_modified=got.last_modified)
-            return same_bytes if now == old else replace(same_bytes, renewed=now)
-        marks = _marks_of(listed, got, content_hash)
-        if old is not None and (same := _same_text(old, marks)):
-            return self._unchanged(listed, known, same)
-        return Assessment(
-            listed,
-            known,
-            Change.NEW if known is None else Change.CHANGED,
-            stage=Stage.TEXT,
-            content=got.content,
-            media_type=got.media_type,
-            marks=marks,
-        )
+        if got.same is not None:
+            unchanged = self._unchanged(listed, known, got.same)
+            return replace(unchanged, renewed=_renewed(known, got))
+        change = Change.NEW if known is None else Change.CHANGED
+        return Assessment(listed, known, change, stage=Stage.TEXT, stored=got)
 
     def _unchanged(self, listed: Listed, known: KnownNode | None, how: str) -> Assessment:
         """Nothing to do, or a later stage only. The old marks stay, so that many small changes
@@ -293,30 +278,19 @@ class Assessor:
         return Assessment(listed, known, Change.SAME, stage=stage)
 
 
-def _marks_of(listed: Listed, got: Fetched, content_hash: str) -> Marks:
-    raw = RawDocument(listed.external_id, got.content, got.media_type)
-    is_html = detect_media_type(raw) == "text/html"
-    return Marks(
-        etag=got.etag,
-        last_modified=got.last_modified,
-        content_hash=content_hash,
-        simhash=simhash(visible_text(got.content)) if is_html else None,
-    )
-
-
-def _same_text(old: Marks, new: Marks) -> str | None:
-    """In which way the texts of two versions are the same; None when they differ."""
-    if not old.simhash or not new.simhash:
+def _renewed(known: KnownNode | None, got: Compared) -> Marks | None:
+    """The marks of the same bytes, where their source calls them by another name now."""
+    if known is None or got.same != SAME_BYTES:
         return None
-    bits = distance(old.simhash, new.simhash)
-    return f"same text but for {bits} of 64 bits" if bits <= SAME_DISTANCE else None
+    now = replace(known.marks, etag=got.marks.etag, last_modified=got.marks.last_modified)
+    return None if now == known.marks else now
 
 
 def note_duplicate(assessed: Assessment, duplicates: Duplicates) -> Assessment:
     """Name the document of this run that is the same or nearly the same, if there is one."""
-    if assessed.stage is not Stage.TEXT or assessed.marks is None:
+    if assessed.stored is None:
         return assessed
-    marks = assessed.marks
+    marks = assessed.stored.marks
     twin = duplicates.check(assessed.listed.external_id, marks.content_hash or "", marks.simhash)
     if twin is None:
         return assessed
