@@ -2,6 +2,8 @@
 
 import threading
 import zlib
+from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -135,6 +137,8 @@ MAX_DISTANCE = 3
 # Two fingerprints that differ in at most three bits agree in at least one of four bands.
 _BANDS = MAX_DISTANCE + 1
 _BAND_BITS = 64 // _BANDS
+_MOST_COMPARED = 32
+_HASH_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,55 +150,82 @@ class DuplicateOf:
 
 
 class Duplicates:
-    """The documents of one run, the latest `limit` of them. Safe to share by threads."""
+    """The documents of one run, the latest `limit` of them. Safe to share by threads.
+
+    Pages of one site can share a band by what they have in common, so that all of them would be
+    compared with each other: of each band, only the latest few are.
+    """
 
     def __init__(self, limit: int = 100_000) -> None:
         self._limit = limit
         self._lock = threading.Lock()
-        self._documents: dict[str, tuple[str, int]] = {}
-        self._by_hash: dict[str, str] = {}
-        self._by_band: dict[int, list[str]] = {}
+        self._count = 0
+        """Documents so far; each has the place of its number among `limit`."""
+        self._ids: list[str | None] = []
+        self._hashes: list[bytes] = []
+        self._fingerprints = array("Q")
+        self._by_hash: dict[bytes, int] = {}
+        self._latest = array("q", [-1]) * (_BANDS << _BAND_BITS)
+        """The number of the latest document with this value of a band."""
+        self._before = array("q")
+        """Of each document and band, the number of the one before it with the same value."""
 
     def check(self, external_id: str, content_hash: str, simhash: int | None) -> DuplicateOf | None:
         """The earlier document of which this is a duplicate; if there is none, it is added."""
+        digest = content_hash.encode()[:_HASH_BYTES]
         with self._lock:
-            # A document that is tried again is not its own duplicate.
-            self._remove(external_id)
-            found = self._find(content_hash, simhash or 0)
+            found = self._find(digest, simhash or 0)
+            while found is not None and self._ids[found[1]] == external_id:
+                # It is tried again, and not its own duplicate.
+                self._forget(found[1])
+                found = self._find(digest, simhash or 0)
             if found is None:
-                self._add(external_id, content_hash, simhash or 0)
-            return found
+                self._add(external_id, digest, simhash or 0)
+                return None
+            return DuplicateOf(str(self._ids[found[1]]), found[0])
 
-    def _find(self, content_hash: str, simhash: int) -> DuplicateOf | None:
-        same = self._by_hash.get(content_hash)
+    def _find(self, digest: bytes, simhash: int) -> tuple[int, int] | None:
+        """Distance and place of the nearest."""
+        same = self._by_hash.get(digest)
         if same is not None:
-            return DuplicateOf(same, 0)
-        near = [
-            DuplicateOf(other, distance(simhash, self._documents[other][1]))
-            for band in _bands(simhash)
-            for other in self._by_band.get(band, ())
-        ]
-        nearest = min(near, key=lambda found: found.distance, default=None)
-        return nearest if nearest and nearest.distance <= MAX_DISTANCE else None
+            return 0, same % self._limit
+        near = min(self._candidates(simhash), default=None)
+        return near if near is not None and near[0] <= MAX_DISTANCE else None
 
-    def _add(self, external_id: str, content_hash: str, simhash: int) -> None:
-        if len(self._documents) >= self._limit:
-            self._remove(next(iter(self._documents)))
-        self._documents[external_id] = (content_hash, simhash)
-        self._by_hash[content_hash] = external_id
-        for band in _bands(simhash):
-            self._by_band.setdefault(band, []).append(external_id)
+    def _candidates(self, simhash: int) -> Iterator[tuple[int, int]]:
+        """Distance and place of the documents that share a band."""
+        oldest = self._count - self._limit
+        for band, key in enumerate(_bands(simhash)):
+            number = self._latest[key]
+            for _ in range(_MOST_COMPARED):
+                if number < 0 or number < oldest:
+                    break
+                place = number % self._limit
+                if self._ids[place] is not None:
+                    yield distance(simhash, self._fingerprints[place]), place
+                number = self._before[place * _BANDS + band]
 
-    def _remove(self, external_id: str) -> None:
-        document = self._documents.pop(external_id, None)
-        if document is None:
-            return
-        content_hash, simhash = document
-        del self._by_hash[content_hash]
-        for band in _bands(simhash):
-            self._by_band[band].remove(external_id)
-            if not self._by_band[band]:
-                del self._by_band[band]
+    def _add(self, external_id: str, digest: bytes, simhash: int) -> None:
+        number, place = self._count, self._count % self._limit
+        if number < self._limit:
+            self._ids.append(external_id)
+            self._hashes.append(digest)
+            self._fingerprints.append(simhash)
+            self._before.extend([-1] * _BANDS)
+        else:
+            self._forget(place)
+            self._ids[place], self._hashes[place] = external_id, digest
+            self._fingerprints[place] = simhash
+        self._by_hash[digest] = number
+        for band, key in enumerate(_bands(simhash)):
+            self._before[place * _BANDS + band] = self._latest[key]
+            self._latest[key] = number
+        self._count += 1
+
+    def _forget(self, place: int) -> None:
+        if self._ids[place] is not None:
+            del self._by_hash[self._hashes[place]]
+            self._ids[place] = None
 
 
 def _bands(simhash: int) -> list[int]:

@@ -14,7 +14,7 @@ from sqlalchemy.dialects import sqlite
 
 from penstock.documents import Stage
 from penstock.queue.items import NO_LEASE, ItemPayload, ItemStatus, NewItem, WorkItem
-from penstock.store.columns import storable
+from penstock.store.columns import is_storable_json, storable
 from penstock.store.database import Tx
 from penstock.store.schema import ACTIVE_ITEM, work_items
 
@@ -31,9 +31,6 @@ _TAKEN_OVER = (
 _KEPT_BY_RUNS = ("run_id", "payload", "priority")
 # The columns in which items that are enqueued together are nearly always equal.
 _GROUP = ("tenant_id", "run_id", "stage", "priority")
-# How JSON writes a NUL and half of a pair of surrogates, which no database takes. Whole pairs
-# begin alike, so this only says which payloads to clean.
-_SUSPICIOUS = ("\\u0000", "\\ud")
 
 
 class Recorded(NamedTuple):
@@ -159,9 +156,7 @@ def _insert_group(
 def _as_json(items: Iterable[NewItem]) -> str:
     payloads = [item.payload.to_json() for item in items]
     text = json.dumps(payloads)
-    if any(sign in text for sign in _SUSPICIOUS):
-        return json.dumps(storable(payloads))
-    return text
+    return text if is_storable_json(text) else json.dumps(storable(payloads))
 
 
 @cache

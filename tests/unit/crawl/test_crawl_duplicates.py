@@ -67,6 +67,25 @@ def test_the_oldest_is_forgotten_first() -> None:
     assert duplicates.check("y", "h2", None) == DuplicateOf("d2", 0)
 
 
+def test_pages_that_share_a_band_are_not_all_compared() -> None:
+    """Ten thousand pages of one template would take a minute."""
+    duplicates = Duplicates()
+    shared = 0xFFFF
+    for number in range(10_000):
+        # Four words of 16 bits, of which only the lowest is the same for all.
+        other = (number * 0x9E3779B97F4A7C15) & (2**64 - 1)
+        duplicates.check(f"d{number}", f"h{number}", (other & ~shared) | shared)
+    assert sum(1 for _ in duplicates._candidates(shared)) <= 4 * 32
+
+
+def test_what_a_document_was_before_is_forgotten_when_it_comes_again() -> None:
+    duplicates = Duplicates()
+    duplicates.check("a", "h1", HASH)
+    duplicates.check("b", "h2", flip(HASH, 1, 20, 40, 60))
+    assert duplicates.check("b", "h2", flip(HASH, 1, 20, 40, 60)) is None
+    assert duplicates.check("c", "h3", flip(HASH, 1, 20, 40)) == DuplicateOf("b", 1)
+
+
 def test_of_threads_with_the_same_document_one_is_first() -> None:
     duplicates = Duplicates()
     with ThreadPoolExecutor(8) as pool:
