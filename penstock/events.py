@@ -5,11 +5,13 @@ import zlib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Literal, get_args
 
 import sqlalchemy as sa
 
 from penstock.errors import UsageError
+from penstock.store.bulk import BulkStatement
 from penstock.store.columns import storable
 from penstock.store.database import Tx
 from penstock.store.schema import events
@@ -61,11 +63,16 @@ def _insert(tx: Tx, happened: Sequence[Event]) -> None:
         lock = sa.select(sa.func.pg_advisory_xact_lock(_LOCK_SPACE, sa.bindparam("stream")))
         for stream in sorted({_stream_of(event) for event in happened}):
             tx.execute(lock, {"stream": stream})
-    tx.execute(sa.insert(events), [_row(event) | {"at": tx.now} for event in happened])
+    _INSERT.execute(tx, [_row(event) | {"at": tx.now} for event in happened])
+
+
+_INSERT = BulkStatement(lambda tx: tx.insert(events))
+_NAMES = tuple(Event.__dataclass_fields__)
+_read_values = attrgetter(*_NAMES)
 
 
 def _row(event: Event) -> dict[str, Any]:
-    return {name: getattr(event, name) for name in Event.__dataclass_fields__}
+    return dict(zip(_NAMES, _read_values(event), strict=True))
 
 
 def _stream_of(event: Event) -> int:

@@ -23,6 +23,7 @@ from penstock.pipeline.stage import (
 )
 from penstock.queue.items import Claim, Outcome, WorkItem
 from penstock.search.vectors import active_identity, adopt_identity
+from penstock.store.bulk import BulkStatement
 from penstock.store.database import Tx
 from penstock.store.schema import embeddings, nodes, texts
 
@@ -163,10 +164,17 @@ def _write_vectors(
         }
         for s in subjects
     ]
+    _VECTOR_UPSERT.execute(tx, rows)
+
+
+def _build_vector_upsert(tx: Tx) -> sa.Insert:
     insert = tx.insert(embeddings)
     fresh = {name: insert.excluded[name] for name in ("vector", "drift", "embedded_at")}
     conflict: dict[str, Any] = {"index_elements": ["seq", "identity"], "set_": fresh}
-    tx.execute(insert.on_conflict_do_update(**conflict), rows)
+    return insert.on_conflict_do_update(**conflict)
+
+
+_VECTOR_UPSERT = BulkStatement(_build_vector_upsert)
 
 
 def _drift(old: bytes | None, new: bytes) -> float | None:

@@ -27,6 +27,7 @@ from penstock.pipeline.stage import (
 )
 from penstock.pipeline.steps import ExtractionResult
 from penstock.queue.items import Claim, Outcome, WorkItem
+from penstock.store.bulk import BulkStatement
 from penstock.store.database import Database, Tx
 from penstock.store.schema import ACTIVE_RUN, extractions, model_calls, nodes, runs, texts
 
@@ -123,7 +124,10 @@ def _keep_answers(
         ordered = sorted(requests, key=lambda request: request.key)
         version = context.extraction_version
         rows = [_answer_row(tx, request, answers[request.key], version) for request in ordered]
-        tx.execute(tx.insert(extractions).on_conflict_do_nothing(), rows)
+        _KEPT_ANSWERS.execute(tx, rows)
+
+
+_KEPT_ANSWERS = BulkStatement(lambda tx: tx.insert(extractions).on_conflict_do_nothing())
 
 
 def _answer_row(

@@ -16,6 +16,7 @@ from penstock.pipeline.steps import Steps, StoredPayloads
 from penstock.queue.items import Claim, Outcome, StageFailure, StageOrder, Verdict, WorkItem
 from penstock.queue.queue import WorkQueue
 from penstock.runs.run import DocumentStatus
+from penstock.store.bulk import BulkStatement
 from penstock.store.database import Database, Tx
 from penstock.store.schema import nodes, run_documents, workers
 
@@ -199,9 +200,19 @@ def split_faults(
 def update_nodes(tx: Tx, rows: Sequence[dict[str, Any]]) -> None:
     """Write many nodes in one statement; a row is the node's `id` and the columns to set."""
     if rows:
-        columns: dict[str, Any] = {n: sa.bindparam(f"b_{n}") for n in rows[0] if n != "id"}
-        update = sa.update(nodes).where(nodes.c.id == sa.bindparam("b_id")).values(columns)
-        tx.execute(update, [{f"b_{name}": row[name] for name in row} for row in rows])
+        names = tuple(rows[0])
+        keys = [f"b_{name}" for name in names]
+        bound = [dict(zip(keys, row.values(), strict=True)) for row in rows]
+        _NODE_UPDATE.execute(tx, bound, names)
+
+
+def _build_node_update(tx: Tx, names: tuple[str, ...]) -> sa.Update:
+    del tx
+    update = sa.update(nodes).where(nodes.c.id == sa.bindparam("b_id"))
+    return update.values({name: sa.bindparam(f"b_{name}") for name in names if name != "id"})
+
+
+_NODE_UPDATE = BulkStatement(_build_node_update)
 
 
 def record_items(tx: Tx, messages: Iterable[tuple[WorkItem, str]]) -> None:
@@ -293,10 +304,17 @@ def _commit_marks(tx: Tx, items: Sequence[WorkItem]) -> None:
         for item in items
         if item.payload.content_hash is not None
     ]
-    if rows:
-        same_bytes = nodes.c.raw_key == sa.bindparam("b_raw_key")
-        marked = sa.update(nodes).where(nodes.c.id == sa.bindparam("b_id"), same_bytes)
-        tx.execute(marked.values({mark: sa.bindparam(f"b_{mark}") for mark in MARKS}), rows)
+    _MARKS_UPDATE.execute(tx, rows)
+
+
+def _build_marks_update(tx: Tx) -> sa.Update:
+    del tx
+    same_bytes = nodes.c.raw_key == sa.bindparam("b_raw_key")
+    marked = sa.update(nodes).where(nodes.c.id == sa.bindparam("b_id"), same_bytes)
+    return marked.values({mark: sa.bindparam(f"b_{mark}") for mark in MARKS})
+
+
+_MARKS_UPDATE = BulkStatement(_build_marks_update)
 
 
 def _update_run_documents(tx: Tx, closed: Sequence[tuple[WorkItem, StageFailure | None]]) -> None:
@@ -312,10 +330,13 @@ def _update_run_documents(tx: Tx, closed: Sequence[tuple[WorkItem, StageFailure 
         for item, failure in closed
         if item.run_id is not None
     ]
-    if not rows:
-        return
+    _RUN_DOCUMENT_UPDATE.execute(tx, rows)
+
+
+def _build_run_document_update(tx: Tx) -> sa.Update:
+    del tx
     c = run_documents.c
-    update = (
+    return (
         sa.update(run_documents)
         .where(c.run_id == sa.bindparam("b_run"), c.external_id == sa.bindparam("b_external"))
         .where(c.status == DocumentStatus.PENDING)
@@ -327,4 +348,6 @@ def _update_run_documents(tx: Tx, closed: Sequence[tuple[WorkItem, StageFailure 
             updated_at=sa.bindparam("b_now"),
         )
     )
-    tx.execute(update, rows)
+
+
+_RUN_DOCUMENT_UPDATE = BulkStatement(_build_run_document_update)

@@ -19,6 +19,7 @@ from penstock.pipeline.stage import (
 )
 from penstock.pipeline.steps import RawReference
 from penstock.queue.items import Claim, Outcome, WorkItem
+from penstock.store.bulk import BulkStatement
 from penstock.store.database import Tx
 from penstock.store.schema import nodes, texts
 
@@ -57,16 +58,22 @@ def _write_texts(tx: Tx, done: Sequence[Completion]) -> None:
     tx.execute(sa.update(nodes).where(failed).values(good))
     query = sa.select(nodes.c.id, nodes.c.seq).where(nodes.c.id.in_(node_ids))
     numbers = {row.id: row.seq for row in tx.execute(query)}
-    insert = tx.insert(texts)
-    upsert = insert.on_conflict_do_update(
-        index_elements=["seq"],
-        set_={"title": insert.excluded.title, "body": insert.excluded.body},
-    )
     rows = [
         {"seq": numbers[item.node_id], "title": text.title or "", "body": text.text}
         for item, text in found
     ]
-    tx.execute(upsert, rows)
+    _TEXT_UPSERT.execute(tx, rows)
+
+
+def _build_text_upsert(tx: Tx) -> sa.Insert:
+    insert = tx.insert(texts)
+    return insert.on_conflict_do_update(
+        index_elements=["seq"],
+        set_={"title": insert.excluded.title, "body": insert.excluded.body},
+    )
+
+
+_TEXT_UPSERT = BulkStatement(_build_text_upsert)
 
 
 def _node_row(tx: Tx, item: WorkItem, text: ExtractedText) -> dict[str, Any]:
