@@ -9,7 +9,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -194,11 +194,15 @@ class HashEmbedder:
     def _embed_one(self, text: str) -> bytes:
         import numpy as np
 
-        vector = np.zeros(self.dimensions, dtype="<f4")
-        for word in text.lower().split():
-            digest = hashlib.blake2b(word.encode(), digest_size=4).digest()
-            vector[int.from_bytes(digest, "big") % self.dimensions] += 1
-        return _unit_bytes(np, vector)
+        buckets = [*map(_bucket_of, text.lower().split())]
+        counts = np.bincount(np.array(buckets, dtype=np.intp), minlength=self.dimensions)
+        return _unit_bytes(np, counts.astype("<f4"))
+
+
+@lru_cache(1 << 16)
+def _bucket_of(word: str) -> int:
+    digest = hashlib.blake2b(word.encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") % HashEmbedder.dimensions
 
 
 def build_own_embedder(backend: str, model: str | None) -> "CheckedEmbedder":

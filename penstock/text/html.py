@@ -24,7 +24,7 @@ _HIDING = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)\
 _WHOLE = ("html", "body")
 # lxml parses these from a page, and then refuses to copy text that has them.
 _CONTROLS = bytes([*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20)])
-_NONCHARACTERS = ("\ufffe".encode(), "\uffff".encode())
+_NONCHARACTERS = ("\ufffe", "\uffff")
 
 
 def parse_tree(source: str) -> Any:
@@ -85,9 +85,11 @@ def _parse(source: str, parser: Any) -> Any:
     from lxml.etree import ParserError
     from lxml.html import document_fromstring  # type: ignore[import-untyped]
 
+    if not source.isascii():
+        # Looked for in characters: in bytes that takes longer than parsing a small page.
+        for refused in filter(source.__contains__, _NONCHARACTERS):
+            source = source.replace(refused, "")
     content = source.encode("utf-8", "ignore").translate(None, _CONTROLS)
-    for refused in _NONCHARACTERS:
-        content = content.replace(refused, b"")
     try:
         return document_fromstring(content, parser=parser)
     except ParserError:
