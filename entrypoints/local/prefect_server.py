@@ -236,6 +236,15 @@ def _lives(state: SupervisorState) -> bool:
 
 
 # The second is what Prefect's client library looks at.
+# By default every state of every task run is a transaction of its own, which takes as long as
+# parsing a page.
+_BATCHED_EVENTS = {
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "25",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_READ_BATCH_SIZE": "25",
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": "100",
+}
 _TELEMETRY_OFF = {"PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
 # The answers to missing and to wrong credentials.
 REFUSED_STATUSES = frozenset({401, 403})
@@ -285,6 +294,7 @@ def server_environment(
         "PREFECT_SERVER_UI_API_URL": api_url(port),
         "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
         "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
+        **_BATCHED_EVENTS,
         "PREFECT_LOGGING_COLORS": "false",
         "PREFECT_CLI_COLORS": "false",
         "PREFECT_CLI_PROMPT": "false",
