@@ -47,6 +47,9 @@ class Decision:
     why: str
 
 
+_LISTED = Decision(True, "listed")
+
+
 def compile_pattern(pattern: str) -> re.Pattern[str]:
     """A pattern for whole words, ignoring case, so that `intern` does not match `International`;
     `*` matches the rest of a word."""
@@ -62,12 +65,14 @@ class TitleFilter:
     exclude: Sequence[str] = ()
 
     def decide(self, listed: Listed) -> Decision:
+        if not self.include and not self.exclude:
+            return _LISTED
         title = listed.title or title_from_url(listed.url)
         unwanted = _first_match(self.exclude, title)
         if unwanted is not None:
             return Decision(False, f"title excluded by {unwanted!r}")
         if not self.include:
-            return Decision(True, "listed")
+            return _LISTED
         wanted = _first_match(self.include, title)
         if wanted is None:
             return Decision(False, "title has none of the included words")

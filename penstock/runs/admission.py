@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
@@ -81,6 +82,9 @@ AHEAD_PER_THREAD = 8
 KNOWN_TOGETHER = 64
 _SOURCE_MARKS = ("etag", "last_modified")
 _LOCAL_KINDS = frozenset({"folder", "file"})
+# Files are recorded in batches that grow, from this part of a worker's batch to as many times it:
+# work on the first begins early, and the later ones take few transactions and task runs.
+MOST_BATCHES = 4
 # With fewer files than this to read, the messages take longer than the work.
 WORTH_CHILDREN = 8
 Document: TypeAlias = tuple[Listed, KnownNode | None]
@@ -207,9 +211,13 @@ class Admission:
 
     def fetch_batches(self, listed: Iterable[Listed]) -> Iterator[list[AdmittedDocument]]:
         """Fetch what is listed and compare it with what is known, in batches to record."""
-        documents = self._with_known(self._watched(listed))
         if self.lease.run.source_kind in _LOCAL_KINDS:
-            return map(self._read_files, in_batches(documents, self.batch_size))
+            most = MOST_BATCHES * self.batch_size
+            first = max(1, self.batch_size // MOST_BATCHES)
+            batches = in_batches(self._watched(listed), most, first=first)
+            return map(self._read_files, map(self._with_known, batches))
+        batches = in_batches(self._watched(listed), KNOWN_TOGETHER)
+        documents = chain.from_iterable(map(self._with_known, batches))
         prefetcher = Prefetcher(self.threads, AHEAD_PER_THREAD * self.thread_count, self.batch_size)
         return prefetcher.batches(documents, self._fetch_one)
 
@@ -251,10 +259,9 @@ class Admission:
                 self._seen.add(document.external_id)
                 yield document
 
-    def _with_known(self, listed: Iterator[Listed]) -> Iterator[Document]:
-        for batch in in_batches(listed, KNOWN_TOGETHER):
-            known = self._find_known([document.external_id for document in batch])
-            yield from ((document, known.get(document.external_id)) for document in batch)
+    def _with_known(self, listed: Sequence[Listed]) -> list[Document]:
+        known = self._find_known([document.external_id for document in listed])
+        return [(document, known.get(document.external_id)) for document in listed]
 
     @retry_while_unavailable
     def _find_known(self, external_ids: list[str]) -> dict[str, KnownNode]:
@@ -289,14 +296,14 @@ class Admission:
         return self.assessor.assess(listed, known, compared)
 
     def _read_files(self, documents: Sequence[Document]) -> list[AdmittedDocument]:
-        """The same for local files: those that were touched are read in child processes."""
+        """The same for local files, of which only those that were touched are read."""
         self.watch.check()
         pairs = [(listed, self.assessor.marks(listed, known)) for listed, known in documents]
         touched = [pair for pair in pairs if not is_untouched(*pair)]
-        if self.children is None or len(touched) < WORTH_CHILDREN:
-            return [self._fetch_one(document) for document in documents]
+        children = self.children if len(touched) >= WORTH_CHILDREN else None
+        compared = self.comparison.compare_files(touched, children)
         names = [listed.external_id for listed, _ in touched]
-        read = dict(zip(names, self.comparison.compare_files(touched, self.children), strict=True))
+        read = dict(zip(names, compared, strict=True))
         return [
             AdmittedDocument(
                 self.assessor.assess(listed, known, read.get(listed.external_id, NotModified()))

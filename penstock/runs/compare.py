@@ -16,6 +16,7 @@ from penstock.crawl.listing import Listed
 from penstock.crawl.rawstore import RawStore
 from penstock.crawl.simhash import distance, simhash, visible_text
 from penstock.documents import Fault, RawDocument
+from penstock.errors import DocumentFault
 from penstock.isolation.pool import ChildPool, ChildTask
 from penstock.text.media_types import HTML, detect_media_type
 
@@ -69,9 +70,11 @@ class Comparison:
         return Compared(marks, len(got.content), got.media_type, raw_key=key)
 
     def compare_files(
-        self, files: Sequence[LocalFile], children: ChildPool
+        self, files: Sequence[LocalFile], children: ChildPool | None = None
     ) -> list[Compared | Fault]:
-        """Read and compare local files in child processes."""
+        """Read and compare local files, in child processes if there are any."""
+        if children is None:
+            return [self._compare_or_fault(file) for file in files]
         task: ChildTask[LocalFile, Compared] = ChildTask(
             function=f"{__name__}:compare_file",
             doing="reading it",
@@ -80,6 +83,12 @@ class Comparison:
             options={"comparison": self},
         )
         return children.map(task, files)
+
+    def _compare_or_fault(self, file: LocalFile) -> Compared | Fault:
+        try:
+            return compare_file(file, comparison=self)
+        except DocumentFault as error:
+            return Fault.of(error)
 
 
 def compare_file(file: LocalFile, *, comparison: Comparison) -> Compared:

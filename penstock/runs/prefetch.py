@@ -11,17 +11,22 @@ from typing import Generic, TypeVar
 Item = TypeVar("Item")
 
 
-def in_batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Lists of `size`, the last one shorter.
+def in_batches(
+    items: Iterable[Item], size: int, *, first: int | None = None
+) -> Iterator[list[Item]]:
+    """Lists of `size`, the last one shorter; beginning with `first`, each twice as long as the one
+    before.
 
     If the stream raises, what it gave before is handed out first.
     """
     stream = iter(items)
     failure: Exception | None = None
+    wanted = first or size
     while failure is None:
         batch: list[Item] = []
         try:
-            batch.extend(islice(stream, size))
+            batch.extend(islice(stream, wanted))
+            wanted = min(2 * wanted, size)
         except Exception as error:
             failure = error
         if not batch and failure is None:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -171,14 +172,23 @@ def find_known(
     tx: Tx, source_id: int, external_ids: Sequence[str], target: Target, profile: str | None
 ) -> dict[str, KnownNode]:
     """Known documents among these, by external id."""
+    named = {"source": source_id, "external_ids": list(external_ids)}
+    return {
+        row.external_id: _known(row) for row in tx.execute(_known_query(target, profile), named)
+    }
+
+
+@lru_cache
+def _known_query(target: Target, profile: str | None) -> sa.Select[Any]:
+    """Building it takes longer than asking it."""
     need = any_of([stage_needs(reason, target, profile=profile) for reason in USUAL])
     names = ("id", "external_id", "etag", "last_modified", "content_hash", "simhash", "expired_at")
-    query = (
+    among = _c.external_id.in_(sa.bindparam("external_ids", expanding=True))
+    return (
         sa.select(*[_c[name] for name in names], need.first_stage.label("stage"))
         .select_from(join_results(target))
-        .where(_c.source_id == source_id, _c.external_id.in_(external_ids))
+        .where(_c.source_id == sa.bindparam("source"), among)
     )
-    return {row.external_id: _known(row) for row in tx.execute(query)}
 
 
 def hold_nodes(tx: Tx, node_ids: Collection[str]) -> set[str]:
