@@ -38,10 +38,12 @@ def best_effort(what: str) -> Iterator[None]:
 
 
 REFRESH_SECONDS = 2.0
+# Of the time of a large run, whose documents take a while to count.
+MOST_SHARE = 0.02
 
 
 class ProgressArtifact:
-    """A progress bar that is written at most every few seconds.
+    """A progress bar that is written at most every few seconds, and seldom if that takes long.
 
     `read` gives how much is done, in percent, and a line of text.
     """
@@ -50,14 +52,19 @@ class ProgressArtifact:
         self._key = key
         self._read = read
         self._id: UUID | None = None
-        self._written_at = 0.0
+        self._next_at = 0.0
 
     def refresh(self) -> None:
-        if time.monotonic() - self._written_at >= REFRESH_SECONDS:
+        if time.monotonic() >= self._next_at:
             self.show()
 
     def show(self) -> None:
-        self._written_at = time.monotonic()
+        started = time.monotonic()
+        self._write()
+        ended = time.monotonic()
+        self._next_at = ended + max(REFRESH_SECONDS, (ended - started) / MOST_SHARE)
+
+    def _write(self) -> None:
         percent, description = self._read()
         with best_effort(f"the artifact {self._key}"):
             if self._id is None:

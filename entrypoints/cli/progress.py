@@ -30,6 +30,8 @@ from penstock.store.database import Database, Tx
 
 LOOK_SECONDS = 0.4
 LINE_SECONDS = 5.0
+# Of the time of a large run, whose documents take a while to count.
+MOST_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,7 @@ def _show_bars(
         bars = {stage: progress.add_task(f"  {stage}", total=None, left="") for stage in stages}
         while True:
             last = over.is_set()
+            started = time.monotonic()
             if found := read():
                 # A bar without a total moves to and fro.
                 empty = 0 if last else None
@@ -172,7 +175,8 @@ def _show_bars(
                     progress.update(bars[stage], total=total or empty, completed=done)
             if last:
                 return
-            over.wait(LOOK_SECONDS)
+            took = time.monotonic() - started
+            over.wait(max(LOOK_SECONDS, took / MOST_SHARE))
 
 
 def _show_lines(label: str, read: Callable[[], Reading | None], over: threading.Event) -> None:
