@@ -10,9 +10,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import sqlite
 
-from penstock.documents import Stage
 from penstock.queue.items import NO_LEASE, ItemPayload, ItemStatus, NewItem, WorkItem
 from penstock.store.columns import is_storable_json, storable
 from penstock.store.database import Tx
@@ -59,8 +57,6 @@ def insert_items(
         "updated_at": tx.now,
     }
     values = NO_LEASE | fresh | common
-    if not tx.is_postgres:
-        return _insert_rows(tx, unique, values, take_over)
     groups: dict[tuple[Any, ...], dict[str, NewItem]] = {}
     for item in unique.values():
         shared = (item.tenant_id, item.run_id, item.stage, item.priority)
@@ -102,47 +98,18 @@ def as_work_items(tx: Tx, rows: Sequence[Recorded]) -> list[WorkItem]:
     return items
 
 
-def _insert_rows(
-    tx: Tx,
-    items: Mapping[tuple[str, Stage], NewItem],
-    values: Mapping[str, Any],
-    take_over: bool,
-) -> list[Recorded]:
-    rows = [
-        {**values, "node_id": item.node_id, "payload": item.payload.to_json()}
-        | {name: getattr(item, name) for name in _GROUP}
-        for item in items.values()
-    ]
-    return [
-        Recorded(items[row.node_id, Stage(row.stage)], row.id, row.created_at, row.run_id)
-        for row in tx.execute(_row_statement(take_over), rows)
-    ]
-
-
-@cache
-def _row_statement(take_over: bool) -> sa.Executable:
-    insert = sqlite.insert(work_items)
-    conflict: dict[str, Any] = {"index_elements": ["node_id", "stage"], "index_where": ACTIVE_ITEM}
-    if take_over:
-        of_run = sa.and_(insert.excluded.run_id.is_(None), work_items.c.run_id.is_not(None))
-        kept = {
-            name: sa.case((of_run, work_items.c[name]), else_=insert.excluded[name])
-            for name in _KEPT_BY_RUNS
-        }
-        fresh = {name: insert.excluded[name] for name in _TAKEN_OVER}
-        statement = insert.on_conflict_do_update(**conflict, set_=kept | fresh)
-    else:
-        statement = insert.on_conflict_do_nothing(**conflict)
-    c = work_items.c
-    return statement.returning(c.id, c.node_id, c.stage, c.created_at, c.run_id)
-
-
 def _insert_group(
     tx: Tx, items: Mapping[str, NewItem], values: Mapping[str, Any], take_over: bool
 ) -> list[Recorded]:
-    """Items that differ in node and payload alone: two parameters, and one row back, for any number
-    of them. Sending parameters for each row would cost more than inserting it."""
-    named = {"nodes": ",".join(items), "payloads": _as_json(items.values())}
+    """Items that differ in node and payload alone: two parameters for any number of them. Sending
+    parameters for each row would cost more than inserting it."""
+    if not tx.is_postgres:
+        own = _as_json([item.node_id, item.payload.to_json()] for item in items.values())
+        rows = tx.execute(_sqlite_statement(tuple(values), take_over), {**values, "own": own})
+        return [Recorded(items[row.node_id], row.id, row.created_at, row.run_id) for row in rows]
+    payloads = _as_json(item.payload.to_json() for item in items.values())
+    named = {"nodes": ",".join(items), "payloads": payloads}
+    # One row back, too.
     row = tx.execute(_group_statement(tuple(values), take_over), {**values, **named}).one()
     if row.ids is None:
         return []
@@ -153,15 +120,13 @@ def _insert_group(
     return [*map(Recorded._make, zip(new, row.ids, times, run_ids, strict=True))]
 
 
-def _as_json(items: Iterable[NewItem]) -> str:
-    payloads = [item.payload.to_json() for item in items]
-    text = json.dumps(payloads)
-    return text if is_storable_json(text) else json.dumps(storable(payloads))
+def _as_json(values: Iterable[Any]) -> str:
+    whole = list(values)
+    text = json.dumps(whole)
+    return text if is_storable_json(text) else json.dumps(storable(whole))
 
 
-@cache
-def _group_statement(columns: tuple[str, ...], take_over: bool) -> sa.TextClause:
-    shared = ", ".join(f":{name}" for name in columns)
+def _on_conflict(take_over: bool) -> str:
     of_run = "excluded.run_id IS NULL AND work_items.run_id IS NOT NULL"
     kept = [
         f"{name} = CASE WHEN {of_run} THEN work_items.{name} ELSE excluded.{name} END"
@@ -169,21 +134,45 @@ def _group_statement(columns: tuple[str, ...], take_over: bool) -> sa.TextClause
     ]
     fresh = ", ".join([*kept, *[f"{name} = excluded.{name}" for name in _TAKEN_OVER]])
     then = f"UPDATE SET {fresh}" if take_over else "NOTHING"
+    return f"ON CONFLICT (node_id, stage) WHERE {ACTIVE_ITEM} DO {then}"
+
+
+def _typed(text: str, columns: tuple[str, ...]) -> sa.TextClause:
+    named = [sa.bindparam(name, type_=work_items.c[name].type) for name in columns]
+    return sa.text(text).bindparams(*named)
+
+
+@cache
+def _sqlite_statement(columns: tuple[str, ...], take_over: bool) -> sa.Executable:
+    c = work_items.c
+    shared = ", ".join(f":{name}" for name in columns)
+    text = (
+        f"INSERT INTO work_items ({', '.join(columns)}, node_id, payload) "
+        f"SELECT {shared}, json_extract(value, '$[0]'), json_extract(value, '$[1]') "
+        # Without a WHERE, SQLite would read the ON after it as that of a join.
+        f"FROM json_each(:own) WHERE true {_on_conflict(take_over)} "
+        "RETURNING id, node_id, created_at, run_id"
+    )
+    return _typed(text, columns).columns(c.id, c.node_id, c.created_at, c.run_id)
+
+
+@cache
+def _group_statement(columns: tuple[str, ...], take_over: bool) -> sa.TextClause:
+    shared = ", ".join(f":{name}" for name in columns)
     # Only an item that was taken over is older than this statement, or of another run.
     older = (
         "array_agg(created_at) AS times, array_agg(run_id) AS runs"
         if take_over
         else "NULL AS times, NULL AS runs"
     )
-    text = sa.text(
+    text = (
         f"WITH recorded AS (INSERT INTO work_items ({', '.join(columns)}, node_id, payload) "
         f"SELECT {shared}, own.node_id, own.payload FROM ROWS FROM ("
         "unnest(CAST(string_to_array(:nodes, ',') AS uuid[])), "
         "jsonb_array_elements(CAST(:payloads AS jsonb))) AS own (node_id, payload) "
-        f"ON CONFLICT (node_id, stage) WHERE {ACTIVE_ITEM} DO {then} "
+        f"{_on_conflict(take_over)} "
         "RETURNING id, node_id, created_at, run_id) "
         "SELECT array_agg(id) AS ids, string_agg(CAST(node_id AS text), ',') AS nodes, "
         f"{older} FROM recorded"
     )
-    typed = [sa.bindparam(name, type_=work_items.c[name].type) for name in columns]
-    return text.bindparams(*typed)
+    return _typed(text, columns)
