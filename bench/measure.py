@@ -4,7 +4,10 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+ROOT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +18,19 @@ class Measured:
     peak_mb: float
     figures: dict[str, Any]
 
+    @property
+    def rate(self) -> float:
+        """Documents a second."""
+        return float(self.figures["documents"]) / self.seconds
 
-def measure(module: str, *arguments: str, environment: dict[str, str]) -> Measured:
+
+def measure(
+    module: str, *arguments: str, environment: dict[str, str], python: str = sys.executable
+) -> Measured:
     """Run `python -m module …`, whose last line of output is a JSON object."""
     done = subprocess.run(
-        [sys.executable, "-m", module, *arguments],
+        [python, "-m", module, *arguments],
+        cwd=ROOT,
         env=environment,
         capture_output=True,
         text=True,

@@ -1,7 +1,13 @@
-"""Makes folders of distinct web pages that look like what careers sites and blogs serve."""
+"""Makes folders of distinct documents: web pages like those of careers sites and blogs, copies of
+real pages that differ in one paragraph, and short texts."""
 
+import gzip
+import os
 import random
+from collections.abc import Sequence
 from pathlib import Path
+
+REAL_PAGES_VARIABLE = "PENSTOCK_BENCH_PAGES"
 
 _SUBJECTS = ("turbine", "gate", "sluice", "weir", "reservoir", "inflow", "governor", "spillway")
 _VERBS = ("controls", "measures", "predicts", "protects", "explains", "delays", "repairs", "tests")
@@ -19,6 +25,45 @@ def write_pages(folder: Path, count: int, *, seed: int) -> None:
     for number in range(count):
         chosen = random.Random(f"{seed}-{number}")
         (folder / f"page-{number:06}.html").write_text(_page(number, chosen), encoding="utf-8")
+
+
+def write_texts(folder: Path, count: int, *, seed: int) -> None:
+    """`count` distinct plain texts of about 2 kB."""
+    folder.mkdir(parents=True)
+    for number in range(count):
+        chosen = random.Random(f"text-{seed}-{number}")
+        text = "\n\n".join((f"Note no. {number}", *(_paragraph(chosen) for _ in range(4))))
+        (folder / f"note-{number:06}.txt").write_text(text, encoding="utf-8")
+
+
+def given_pages() -> Path | None:
+    """The folder of real pages that the environment names."""
+    named = os.environ.get(REAL_PAGES_VARIABLE)
+    return Path(named) if named else None
+
+
+def read_real_pages(folder: Path) -> list[bytes]:
+    """All `.html` and `.html.gz` files below a folder."""
+    plain = [path.read_bytes() for path in sorted(folder.rglob("*.html"))]
+    packed = [gzip.decompress(path.read_bytes()) for path in sorted(folder.rglob("*.html.gz"))]
+    if not plain and not packed:
+        raise SystemExit(f"no .html or .html.gz files below {folder}")
+    return plain + packed
+
+
+def write_copies(folder: Path, pages: Sequence[bytes], count: int, *, seed: int) -> None:
+    """`count` pages, each one of those given with a last paragraph of its own."""
+    folder.mkdir(parents=True)
+    for number in range(count):
+        chosen = random.Random(f"copy-{seed}-{number}")
+        own = f"<p>{_paragraph(chosen)}</p>".encode()
+        page = _with_last_paragraph(pages[number % len(pages)], own)
+        (folder / f"page-{number:06}.html").write_bytes(page)
+
+
+def _with_last_paragraph(page: bytes, paragraph: bytes) -> bytes:
+    end = page.lower().rfind(b"</body>")
+    return page + paragraph if end < 0 else page[:end] + paragraph + page[end:]
 
 
 def _page(number: int, chosen: random.Random) -> str:

@@ -1,32 +1,56 @@
-"""The pipeline against a bare loop over the same stage functions: `make bench`.
+"""The flow `ingest` against bare loops and LlamaIndex: `python -m bench.pipeline [PART …]`.
 
-(a) a bare one-process loop with one bulk write, once with all the functions that `ingest` calls and
-once lean, with text, extract and embed only, (b) the flow `ingest`. Both run in processes of
-their own, alternating in one session, on the same pages. Times are of the work: (a) after its
-imports and its model's loading, (b) from the flow's call to its return.
+Parts: `pages`, generated web pages of the size of real ones, against a bare loop over the same
+stage functions in one process and in two; `texts`, short texts, against the loop in one process;
+`real`, copies of real pages that differ in a paragraph, against a bare loop of trafilatura in two
+processes and against LlamaIndex's ingestion pipeline, which runs in an environment of its own.
+Sides alternate on the same documents, each in a process of its own with an empty database. The
+time of a bare loop is without its imports and the loading of its model; that of `ingest` is from
+the flow's call to its return, with its Prefect server running beside it.
 """
 
 import argparse
 import os
+import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
+from bench.databases import DATABASES, POSTGRES, SHOWN, SQLITE, Databases, open_databases
+from bench.figures import Figure, add_options, report_figures
 from bench.measure import Measured, measure
-from bench.pages import write_pages
+from bench.pages import (
+    REAL_PAGES_VARIABLE,
+    given_pages,
+    read_real_pages,
+    write_copies,
+    write_pages,
+    write_texts,
+)
+from bench.queue_environments import default_cache, ensure_python
 from entrypoints.local.prefect_server import PrefectServer
 
-REPEATS = 3
-console = Console()
+console = Console(highlight=False, soft_wrap=True)
+HASHED = {"EMBEDDING_BACKEND": "hash"}
+LLAMAINDEX = "requirements-llamaindex.txt"
+INGEST, LEAN, LEAN_TWO, TRAFILATURA_TWO = "ingest", "lean", "lean, two processes", "trafilatura"
+LOOPS = {
+    LEAN: (),
+    LEAN_TWO: ("--processes", "2"),
+    TRAFILATURA_TWO: ("--text", "trafilatura", "--processes", "2"),
+}
+OVER_LEAN, OVER_LEAN_TWO, OVER_LEAN_TEXTS = 1.6, 0.85, 1.0
+OVER_TRAFILATURA, OVER_LLAMAINDEX, OF_LLAMAINDEX_MEMORY = 1.0, 2.5, 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What must hold, and whether it did."""
+    """What must hold, and whether it did. Benches that have `Figure`s do not need it."""
 
     what: str
     wanted: str
@@ -34,121 +58,266 @@ class Target:
     met: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is ingested, and how often."""
+
+    rounds: int
+    documents: int
+
+
+FULL = Sizes(5, 1_000)
+QUICK = Sizes(1, 40)
+
+
+@dataclass(slots=True)
 class Session:
     """One bench, in a folder of its own, on one Prefect server."""
 
-    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
-        self._folder = folder
-        self._environment = environment
+    folder: Path
+    databases: Databases
+    environment: dict[str, str]
+    sizes: Sizes
+    python_of_llamaindex: str | None = None
+    _seed: Iterator[int] = field(default_factory=lambda: iter(range(sys.maxsize)))
 
-    def write_pages(self, count: int, seed: int) -> Path:
-        pages = self._folder / f"pages-{count}-{seed}"
-        write_pages(pages, count, seed=seed)
-        return pages
+    def documents(self, write: Callable[..., None]) -> Path:
+        """New ones each time: a batch that the flow has seen is taken from its cache."""
+        seed = next(self._seed)
+        folder = self.folder / f"documents-{seed}"
+        write(folder, self.sizes.documents, seed=seed)
+        return folder
 
-    def new_home(self) -> Path:
-        return Path(tempfile.mkdtemp(prefix="home-", dir=self._folder))
+    def clear(self) -> None:
+        """Remove the documents and homes of a round: a thousand pages are 120 MB."""
+        for pattern in ("documents-*", "home-*", "llamaindex-*"):
+            for folder in self.folder.glob(pattern):
+                shutil.rmtree(folder)
 
-    def bare(self, pages: Path, *options: str) -> Measured:
-        return self._measure("bench.bare", pages, self.new_home(), *options)
+    def ingest(
+        self, folder: Path, database: str, *options: str, settings: dict[str, str] | None = None
+    ) -> Measured:
+        home = self.databases.new_home(database)
+        arguments = (str(folder), *options)
+        found = self._measure("bench.ingesting", *arguments, settings=home | (settings or {}))
+        ready = found.figures["counts"].get("ready", 0)
+        if ready < found.figures["documents"]:
+            console.print(f"  only ready: {ready} of {found.figures['documents']}")
+        return found
 
-    def ingest(self, pages: Path, home: Path) -> Measured:
-        return self._measure("bench.ingesting", pages, home)
+    def bare(
+        self, side: str, folder: Path, database: str, settings: dict[str, str] | None = None
+    ) -> Measured:
+        home = self.databases.new_home(database)
+        arguments = (str(folder), *LOOPS[side])
+        return self._measure("bench.bare", *arguments, settings=home | (settings or {}))
 
-    def _measure(self, module: str, pages: Path, home: Path, *options: str) -> Measured:
-        environment = self._environment | {"PENSTOCK_HOME": str(home)}
-        found = measure(module, str(pages), *options, environment=environment)
-        rate = found.figures["documents"] / found.seconds
+    def llamaindex(self, folder: Path, workers: int, *options: str) -> Measured:
+        output = tempfile.mkdtemp(prefix="llamaindex-", dir=self.folder)
+        arguments = (str(folder), output, str(workers), *options)
+        python = self.python_of_llamaindex
+        assert python is not None
+        return self._measure("bench.peers.llamaindex", *arguments, settings={}, python=python)
+
+    def _measure(
+        self, module: str, *arguments: str, settings: dict[str, str], python: str = sys.executable
+    ) -> Measured:
+        environment = self.environment | settings
+        found = measure(module, *arguments, environment=environment, python=python)
+        where = "Postgres" if "PENSTOCK_DSN" in settings else ""
+        options = " ".join(one for one in arguments if not one.startswith("/"))
+        peak = f", peak {found.peak_mb:.0f} MB" if found.peak_mb else ""
         console.print(
-            f"{' '.join((module, *options))} on {pages.name}: "
-            f"{found.seconds:.1f} s, {rate:.0f} documents/s, peak {found.peak_mb:.0f} MB",
-            highlight=False,
+            f"  {module} {options} {where}: {found.seconds:.2f} s, "
+            f"{found.rate:.0f} documents/s{peak}"
         )
         return found
 
 
-def run(session: Session, small: int, large: int) -> list[Target]:
-    """Measure, and compare with what is wanted."""
-    bare, lean, flow = [], [], []
-    for repeat in range(REPEATS):
-        # New pages each time: a batch the flow has seen is taken from its cache.
-        pages = session.write_pages(small, seed=repeat)
-        bare.append(session.bare(pages))
-        lean.append(session.bare(pages, "--lean"))
-        flow.append(session.ingest(pages, session.new_home()))
-    pages, home = session.write_pages(large, seed=99), session.new_home()
-    long, unchanged = session.ingest(pages, home), session.ingest(pages, home)
-    return _targets(small, large, bare, lean, flow, long, unchanged)
+Rates = dict[str, list[float]]
 
 
-def _targets(
-    small: int,
-    large: int,
-    bare: list[Measured],
-    lean: list[Measured],
-    flow: list[Measured],
-    long: Measured,
-    unchanged: Measured,
-) -> list[Target]:
-    best_bare = min(one.seconds for one in bare)
-    best_flow = min(one.seconds for one in flow)
-    best_lean = min(one.seconds for one in lean)
-    ratio, lean_ratio = best_bare / best_flow, best_lean / best_flow
-    per_small, per_large = best_flow / small, long.seconds / large
-    growth = long.peak_mb - max(one.peak_mb for one in flow)
-    speedup = long.seconds / unchanged.seconds
-    idle = unchanged.figures["extractions"] + unchanged.figures["embeddings"] == 0
+def _rounds(session: Session, name: str, play: Callable[[], dict[str, Measured]]) -> Rates:
+    """Every side once in each round; the rates of each."""
+    rates: Rates = {}
+    for number in range(session.sizes.rounds):
+        console.print(f"{name}: round {number + 1} of {session.sizes.rounds}")
+        for side, found in play().items():
+            rates.setdefault(side, []).append(found.rate)
+        session.clear()
+    return rates
+
+
+def measure_pages(session: Session, database: str) -> list[Figure]:
+    """Generated pages, against a loop over the same functions."""
+
+    def play() -> dict[str, Measured]:
+        folder = session.documents(write_pages)
+        found = {side: session.bare(side, folder, database) for side in (LEAN, LEAN_TWO)}
+        return found | {INGEST: session.ingest(folder, database)}
+
+    rates = _rounds(session, f"pages, {SHOWN[database]}", play)
+    where = f"{session.sizes.documents:,} pages, {SHOWN[database]}"
     return [
-        Target("bare loop", "", f"{small / best_bare:.0f} documents/s", True),
-        Target("ingest", "", f"{small / best_flow:.0f} documents/s", True),
-        Target("ingest over bare", "≥ 1.3", f"{ratio:.2f}", ratio >= 1.3),
-        Target("ingest over lean bare", "≥ 1.3", f"{lean_ratio:.2f}", lean_ratio >= 1.3),
-        Target(
-            f"time a document at {large:,} over {small:,}",
-            "≤ 1.15",
-            f"{per_large / per_small:.2f}",
-            per_large / per_small <= 1.15,
+        Figure.ratio(
+            f"pipeline.pages.over_lean.{database}",
+            f"`ingest` over the bare loop, one process; {where}",
+            rates[INGEST],
+            rates[LEAN],
+            wanted=OVER_LEAN,
         ),
-        Target(
-            f"memory growth from {small:,} to {large:,}",
-            "< 100 MB",
-            f"{growth:.0f} MB",
-            growth < 100,
-        ),
-        Target(
-            f"unchanged second run of {large:,}",
-            "≥ 10 ×, nothing extracted or embedded",
-            f"{speedup:.1f} ×, {'nothing' if idle else 'SOMETHING'}",
-            speedup >= 10 and idle,
+        Figure.ratio(
+            f"pipeline.pages.over_lean_two.{database}",
+            f"`ingest` over the bare loop, two processes; {where}",
+            rates[INGEST],
+            rates[LEAN_TWO],
+            wanted=OVER_LEAN_TWO,
         ),
     ]
 
 
-def _print(targets: list[Target]) -> None:
-    table = Table("what", "wanted", "measured", "")
-    for target in targets:
-        mark = "" if not target.wanted else "met" if target.met else "MISSED"
-        table.add_row(target.what, target.wanted, target.measured, mark)
-    console.print(table)
+def measure_texts(session: Session, database: str) -> list[Figure]:
+    """Short texts: what the pipeline does for each document outside the stages counts most."""
+
+    def play() -> dict[str, Measured]:
+        folder = session.documents(write_texts)
+        found = {LEAN: session.bare(LEAN, folder, database)}
+        return found | {INGEST: session.ingest(folder, database)}
+
+    rates = _rounds(session, f"texts, {SHOWN[database]}", play)
+    where = f"{session.sizes.documents:,} texts of 2 kB, {SHOWN[database]}"
+    return [
+        Figure.ratio(
+            f"pipeline.texts.over_lean.{database}",
+            f"`ingest` over the bare loop, one process; {where}",
+            rates[INGEST],
+            rates[LEAN],
+            wanted=OVER_LEAN_TEXTS,
+        )
+    ]
+
+
+def measure_real(session: Session, given: Path | None) -> list[Figure]:
+    """Real pages with hashed vectors, against trafilatura by hand and in LlamaIndex."""
+    if given is None:
+        console.print(f"no real pages given (--pages or {REAL_PAGES_VARIABLE}): generated ones")
+    write = _copies_of(given) if given else write_pages
+    workers = _best_workers(session, write) if session.python_of_llamaindex else 0
+
+    def play() -> dict[str, Measured]:
+        folder = session.documents(write)
+        found = {TRAFILATURA_TWO: session.bare(TRAFILATURA_TWO, folder, SQLITE, HASHED)}
+        found[INGEST] = session.ingest(folder, SQLITE, settings=HASHED)
+        if workers:
+            found["llamaindex"] = session.llamaindex(folder, workers)
+        return found
+
+    rates = _rounds(session, "real pages" if given else "generated pages for real ones", play)
+    what = f"{session.sizes.documents:,} {'real' if given else 'GENERATED, not real'} pages"
+    figures = [
+        Figure.ratio(
+            "pipeline.real.over_trafilatura",
+            f"`ingest` over a bare loop of trafilatura, two processes; {what}",
+            rates[INGEST],
+            rates[TRAFILATURA_TWO],
+            wanted=OVER_TRAFILATURA,
+        )
+    ]
+    if not workers:
+        console.print("NOT COMPARED with LlamaIndex, as asked")
+        return figures
+    speed = Figure.ratio(
+        "pipeline.real.over_llamaindex",
+        f"`ingest` over LlamaIndex's IngestionPipeline; {what}",
+        rates[INGEST],
+        rates["llamaindex"],
+        wanted=OVER_LLAMAINDEX,
+    )
+    processes = "one process" if workers == 1 else f"num_workers={workers}"
+    speed = replace(speed, detail=f"{speed.detail}; LlamaIndex quickest with {processes}")
+    return [*figures, speed, _memory(session, session.documents(write), workers, what)]
+
+
+def _copies_of(given: Path) -> Callable[..., None]:
+    pages = read_real_pages(given)
+
+    def write(folder: Path, count: int, *, seed: int) -> None:
+        write_copies(folder, pages, count, seed=seed)
+
+    return write
+
+
+def _best_workers(session: Session, write: Callable[..., None]) -> int:
+    """Its own choice of processes: the quicker one takes part."""
+    console.print("LlamaIndex with one process, and with two")
+    folder = session.documents(write)
+    return min((1, 2), key=lambda workers: session.llamaindex(folder, workers).seconds)
+
+
+def _memory(session: Session, folder: Path, workers: int, what: str) -> Figure:
+    """In runs of their own: to ask the kernel for proportional memory takes time."""
+    ours = session.ingest(folder, SQLITE, "--memory", settings=HASHED).peak_mb
+    theirs = session.llamaindex(folder, workers, "--memory").peak_mb
+    return Figure(
+        "pipeline.real.memory_of_llamaindex",
+        f"peak memory of `ingest` over LlamaIndex's; {what}",
+        ours / theirs,
+        wanted=OF_LLAMAINDEX_MEMORY,
+        lower_is_better=True,
+        detail=f"{ours:,.0f} against {theirs:,.0f} MB; proportional memory of the process and its "
+        "children, without the Prefect server",
+    )
+
+
+@contextmanager
+def open_session(sizes: Sizes, databases: Sequence[str]) -> Iterator[Session]:
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
+        folder = Path(name)
+        server = PrefectServer(folder / "server")
+        console.print("starting a Prefect server …")
+        environment = dict(os.environ) | server.client_environment(server.ensure())
+        try:
+            with open_databases(folder, with_postgres=POSTGRES in databases) as opened:
+                yield Session(folder, opened, environment, sizes)
+        finally:
+            server.stop()
 
 
 def main() -> int:
-    """Run the whole bench; 1 when a target was missed."""
+    """Run the parts asked for; 1 when a target was missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--small", type=int, default=1_000)
-    parser.add_argument("--large", type=int, default=10_000)
-    sizes = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
-        server = PrefectServer(Path(folder) / "server")
-        console.print("starting a Prefect server …")
-        address = server.ensure()
-        try:
-            environment = dict(os.environ) | server.client_environment(address)
-            targets = run(Session(Path(folder), environment), sizes.small, sizes.large)
-        finally:
-            server.stop()
-    _print(targets)
-    return 0 if all(target.met for target in targets) else 1
+    parser.add_argument("parts", nargs="*", metavar="PART", help="pages, texts, real; default: all")
+    parser.add_argument("--quick", action="store_true", help="small sizes: does it run at all?")
+    parser.add_argument("--rounds", type=int, help=f"default: {FULL.rounds}")
+    parser.add_argument("--documents", type=int, help=f"in each round; default: {FULL.documents:,}")
+    parser.add_argument("--databases", nargs="+", choices=DATABASES, default=DATABASES)
+    parser.add_argument(
+        "--pages",
+        type=Path,
+        default=given_pages(),
+        help=f"a folder of real pages, .html or .html.gz; default: ${REAL_PAGES_VARIABLE}, or "
+        "generated pages",
+    )
+    parser.add_argument("--without-peers", action="store_true", help="not LlamaIndex")
+    parser.add_argument("--cache", type=Path, default=default_cache(), help="peers' environments")
+    add_options(parser)
+    chosen = parser.parse_args()
+    parts = chosen.parts or ["pages", "texts", "real"]
+    if unknown := set(parts) - {"pages", "texts", "real"}:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    sizes = QUICK if chosen.quick else FULL
+    sizes = Sizes(chosen.rounds or sizes.rounds, chosen.documents or sizes.documents)
+    figures: list[Figure] = []
+    with open_session(sizes, chosen.databases) as session:
+        if "real" in parts and not chosen.without_peers:
+            session.python_of_llamaindex = str(ensure_python(chosen.cache, LLAMAINDEX))
+        for part, measured in (("pages", measure_pages), ("texts", measure_texts)):
+            if part in parts:
+                for database in chosen.databases:
+                    figures += measured(session, database)
+        if "real" in parts:
+            figures += measure_real(session, chosen.pages)
+    return report_figures(figures, chosen)
 
 
 if __name__ == "__main__":
