@@ -98,11 +98,12 @@ class Session:
         self, folder: Path, database: str, *options: str, settings: dict[str, str] | None = None
     ) -> Measured:
         home = self.databases.new_home(database)
-        arguments = (str(folder), *options)
-        found = self._measure("bench.ingesting", *arguments, settings=home | (settings or {}))
-        ready = found.figures["counts"].get("ready", 0)
-        if ready < found.figures["documents"]:
-            console.print(f"  only ready: {ready} of {found.figures['documents']}")
+        return self.ingest_into(home | (settings or {}), folder, *options)
+
+    def ingest_into(self, settings: dict[str, str], folder: Path, *options: str) -> Measured:
+        found = self._measure("bench.ingesting", str(folder), *options, settings=settings)
+        if failed := found.figures["counts"]["error"]:
+            console.print(f"  {failed} of {found.figures['documents']} documents failed")
         return found
 
     def bare(
