@@ -7,7 +7,8 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-REAL_PAGES_VARIABLE = "PENSTOCK_BENCH_PAGES"
+# Without our prefix: a name that begins with PENSTOCK_ is taken for a setting.
+REAL_PAGES_VARIABLE = "BENCH_PAGES"
 
 _SUBJECTS = ("turbine", "gate", "sluice", "weir", "reservoir", "inflow", "governor", "spillway")
 _VERBS = ("controls", "measures", "predicts", "protects", "explains", "delays", "repairs", "tests")
