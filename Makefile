@@ -8,7 +8,7 @@ WORKERS ?= 3
 # Pytest keeps what it has made of the test modules; without that, collecting takes twice as long.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup browser demo test test-quick soak check reference bench clean
+.PHONY: setup browser demo test test-quick soak check reference bench bench-report clean
 
 setup: $(READY)
 
@@ -53,8 +53,15 @@ check: setup
 reference: setup
 	$(VENV)/bin/python -m entrypoints.reference
 
+# About ten minutes on two idle cores: models, the queue without its peers, reads of a smaller store, and
+# the pipeline on SQLite in three rounds. Shows the figures and writes nothing.
 bench: setup
-	$(VENV)/bin/python -m bench.pipeline
+	$(VENV)/bin/python -m bench.report --short
+
+# All benches, more than an hour: writes docs/performance.json and the tables of docs/performance.md.
+bench-report: setup
+	$(VENV)/bin/uv sync --frozen --inexact --group bench --quiet
+	$(VENV)/bin/python -m bench.report
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
