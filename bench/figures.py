@@ -62,11 +62,12 @@ class Figure:
     def shown_wanted(self) -> str:
         if self.wanted is None:
             return ""
-        return f"{'≤' if self.lower_is_better else '≥'} {show_number(self.wanted)} {self.unit}"
+        sign = "≤" if self.lower_is_better else "≥"
+        return f"{sign} {show_number(self.wanted)} {self.unit}".rstrip()
 
     @property
     def shown_value(self) -> str:
-        return f"{show_number(self.value)} {self.unit}"
+        return f"{show_number(self.value)} {self.unit}".rstrip()
 
     @property
     def verdict(self) -> str:
