@@ -8,6 +8,7 @@ records nodes and work items in SQLite.
 
 import argparse
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -16,18 +17,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rich.console import Console
+
 from bench.crawl_site import make_page
+from bench.figures import Figure, add_options, report_figures
 from bench.measure import Measured, measure
-from bench.pipeline import Target, console
-from bench.text import print_targets
 from penstock.crawl.simhash import simhash, visible_text
 
 THREADS = 8
-ROUNDS = 3
+ROUNDS = 5
 LATENCY_SECONDS = 0.02
 # Memory that comes and goes without anything growing: a pool's arenas, SQLite's cache.
 FLAT_MB = 5.0
 SIMHASH_SECONDS = 2.0
+OVER_BARE, SIMHASHES_PER_SECOND = 0.85, 3_000.0
+console = Console(highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -49,55 +53,64 @@ def write_list(folder: Path, site: str, pages: int) -> Path:
     return path
 
 
-def judge_speed(folder: Path, pages: int) -> list[Target]:
+def measure_speed(folder: Path, pages: int, rounds: int) -> list[Figure]:
     bare, ours = [], []
     with running_site(pages, LATENCY_SECONDS) as site:
         urls = write_list(folder, site, pages)
-        for number in range(ROUNDS):
-            bare.append(_measured("bench.crawl_bare", urls, str(THREADS)))
-            home = folder / f"home-{number}"
-            ours.append(_measured("bench.crawl_ours", urls, str(home), str(THREADS)))
-    best_bare = min(one.seconds for one in bare)
-    best_ours = min(one.seconds for one in ours)
-    ratio = best_bare / best_ours
-    return [
-        Target("bare httpx", "", f"{pages / best_bare:.0f} pages/s", True),
-        Target("crawl", "", f"{pages / best_ours:.0f} pages/s", True),
-        Target("crawl over bare httpx", "≥ 0.85 ×", f"{ratio:.2f} ×", ratio >= 0.85),
-    ]
+        for number in range(rounds):
+            bare.append(_measured("bare", urls).rate)
+            ours.append(_measured("ours", urls, str(folder / f"home-{number}")).rate)
+    what = f"crawl over a bare httpx loop, {pages:,} pages, {THREADS} at once"
+    return [Figure.ratio("crawl.over_bare", what, ours, bare, wanted=OVER_BARE, unit="pages/s")]
 
 
-def judge_recheck(folder: Path, pages: int) -> list[Target]:
-    """Unchanged pages asked about again: a tenth of them first, then all, each twice."""
+def measure_recheck(folder: Path, pages: int, rounds: int) -> list[Figure]:
+    """Unchanged pages asked about again: a tenth of them first, then all, alternating."""
     small, large = pages // 10, pages
     with running_site(large, 0.0) as site:
-        few = _recheck(folder / "few", site, small)
-        many = _recheck(folder / "many", site, large)
-    growth = many.peak_mb - few.peak_mb
-    of_a_page = growth * 1024 / (large - small)
-    besides = growth - (_addresses_mb(site, large) - _addresses_mb(site, small))
-    what = f"memory at {large} pages re-checked over {small}"
+        few_home, many_home = (
+            _crawled(folder / name, site, count)
+            for name, count in (("few", small), ("many", large))
+        )
+        found = [
+            (_measured("ours", *few_home), _measured("ours", *many_home)) for _ in range(rounds)
+        ]
+        addresses_mb = _addresses_mb(site, large) - _addresses_mb(site, small)
+    growths = [many.peak_mb - few.peak_mb for few, many in found]
+    growth = statistics.median(growths)
+    rates = [many.rate for _, many in found]
     return [
-        Target("re-check by conditional GET", "", f"{large / many.seconds:.0f} pages/s", True),
-        Target(what, "", f"{growth:.1f} MB, {of_a_page:.2f} kB a page", True),
-        Target(
-            "the same without their addresses",
-            f"≤ {FLAT_MB:.0f} MB",
-            f"{besides:.1f} MB",
-            besides <= FLAT_MB,
+        Figure(
+            "crawl.recheck",
+            f"re-check of {large:,} unchanged pages by conditional GET",
+            max(rates),
+            "pages/s",
+            detail=f"median {statistics.median(rates):,.0f}; {rounds} rounds",
+        ),
+        Figure(
+            "crawl.recheck_memory",
+            f"memory at {large:,} pages re-checked over {small:,}, without their addresses",
+            growth - addresses_mb,
+            "MB",
+            FLAT_MB,
+            lower_is_better=True,
+            detail=f"median of {rounds} rounds, {min(growths) - addresses_mb:.1f} to "
+            f"{max(growths) - addresses_mb:.1f}; with addresses {growth:.1f} MB, "
+            f"{growth * 1024 / (large - small):.2f} kB a page",
         ),
     ]
 
 
-def judge_simhash() -> list[Target]:
+def measure_simhash() -> list[Figure]:
     """Fingerprints of 5 kB of text, and of whole pages, on one core."""
     pages = [make_page(number) for number in range(200)]
     texts = [visible_text(page)[:5000] for page in pages]
     of_text = _rate(lambda number: simhash(texts[number % len(texts)]))
     of_page = _rate(lambda number: simhash(visible_text(pages[number % len(pages)])))
+    what = "SimHash of 5 kB of text, one core"
     return [
-        Target("SimHash of 5 kB of text", "≥ 3,000 pages/s", f"{of_text:.0f}", of_text >= 3000),
-        Target("the same from the page's HTML", "", f"{of_page:.0f} pages/s", True),
+        Figure("crawl.simhash", what, of_text, "pages/s", SIMHASHES_PER_SECOND),
+        Figure("crawl.simhash_page", "the same from the page's HTML", of_page, "pages/s"),
     ]
 
 
@@ -110,11 +123,12 @@ def _rate(work: Callable[[int], object]) -> float:
     return done / (time.perf_counter() - started)
 
 
-def _recheck(folder: Path, site: str, pages: int) -> Measured:
+def _crawled(folder: Path, site: str, pages: int) -> tuple[Path, str]:
+    """A list of pages, and a home that knows them."""
     folder.mkdir()
-    urls = write_list(folder, site, pages)
-    _measured("bench.crawl_ours", urls, str(folder / "home"), str(THREADS))
-    return _measured("bench.crawl_ours", urls, str(folder / "home"), str(THREADS))
+    urls, home = write_list(folder, site, pages), str(folder / "home")
+    _measured("ours", urls, home)
+    return urls, home
 
 
 def _addresses_mb(site: str, pages: int) -> float:
@@ -124,28 +138,31 @@ def _addresses_mb(site: str, pages: int) -> float:
     return (2 * sys.getsizeof(urls) + sum(map(sys.getsizeof, urls))) / 1024**2
 
 
-def _measured(module: str, urls: Path, *arguments: str) -> Measured:
-    found = measure(module, str(urls), *arguments, environment=dict(os.environ))
-    rate = found.figures["pages"] / found.seconds
+def _measured(side: str, urls: Path, *arguments: str) -> Measured:
+    command = (side, str(urls), str(THREADS), *arguments)
+    found = measure("bench.crawl_sides", *command, environment=dict(os.environ))
     console.print(
-        f"{module} {urls.name}: {found.seconds:.2f} s, {rate:.0f} pages/s, "
-        f"peak {found.peak_mb:.0f} MB",
-        highlight=False,
+        f"{side} {urls.name}: {found.seconds:.2f} s, {found.rate:.0f} pages/s, "
+        f"peak {found.peak_mb:.0f} MB"
     )
     return found
 
 
 def main() -> int:
+    """Run the whole bench; 1 when a target was missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pages", type=int, default=2_000)
     parser.add_argument("--unchanged", type=int, default=20_000)
+    parser.add_argument("--quick", action="store_true", help="small sizes: does it run at all?")
+    add_options(parser)
     chosen = parser.parse_args()
+    pages, unchanged = (50, 100) if chosen.quick else (chosen.pages, chosen.unchanged)
+    rounds = 1 if chosen.quick else ROUNDS
     with tempfile.TemporaryDirectory(prefix="penstock-crawl-") as folder:
-        targets = judge_speed(Path(folder), chosen.pages)
-        targets += judge_recheck(Path(folder), chosen.unchanged)
-        targets += judge_simhash()
-    print_targets(targets)
-    return 0 if all(target.met for target in targets) else 1
+        figures = measure_speed(Path(folder), pages, rounds)
+        figures += measure_recheck(Path(folder), unchanged, rounds)
+        figures += measure_simhash()
+    return report_figures(figures, chosen)
 
 
 if __name__ == "__main__":

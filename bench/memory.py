@@ -33,9 +33,11 @@ class PeakMemory:
         self._thread.join()
 
     def _sample_on(self) -> None:
-        while not self._over.wait(SAMPLE_SECONDS):
+        over = False
+        while not over:
             family = [self._process, *self._process.children(recursive=True)]
             self.peak_mb = max(self.peak_mb, sum(map(self._measure, family)) / 1024**2)
+            over = self._over.wait(SAMPLE_SECONDS)
 
 
 def _resident_bytes(process: psutil.Process) -> int:

@@ -168,12 +168,8 @@ def _tell_library(name: str, rounds: Sequence[Measured]) -> Figure:
 def _best_by(contenders: Rounds, key: str) -> str:
     """The name of the contender with the highest score; of equals, the quickest."""
     return max(
-        contenders, key=lambda one: (_score(contenders[one], key), _best_rate(contenders, one))
+        contenders, key=lambda one: (_score(contenders[one], key), max(_rates(contenders[one])))
     )
-
-
-def _best_rate(contenders: Rounds, name: str) -> float:
-    return max(_rates(contenders[name]))
 
 
 def _score(rounds: Sequence[Measured], key: str) -> float:

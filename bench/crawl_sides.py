@@ -1,11 +1,18 @@
-"""The crawl of a run: list, fetch, compare, keep raw bytes, record nodes and work items."""
+"""The two sides of the crawl bench, each a process of its own.
+
+`python -m bench.crawl_sides bare URLS THREADS`: a bare httpx loop, one client.
+`python -m bench.crawl_sides ours URLS THREADS HOME`: the crawl of a run: list, fetch, compare, keep
+raw bytes, record nodes and work items.
+"""
 
 import json
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import httpx
 import sqlalchemy as sa
 
 from bench.memory import PeakMemory
@@ -18,7 +25,30 @@ from penstock.settings import load_settings
 from penstock.store.schema import nodes, run_documents, work_items
 
 
-def main(urls: Path, home: Path, threads: int) -> dict[str, float]:
+def crawl_bare(urls: Path, threads: int) -> dict[str, float]:
+    """What a bare httpx loop reaches."""
+    limits = httpx.Limits(max_connections=threads, max_keepalive_connections=threads)
+    addresses = urls.read_text().split()
+    with PeakMemory() as memory, httpx.Client(limits=limits, trust_env=False) as client:
+
+        def get(url: str) -> int:
+            return len(client.get(url).raise_for_status().content)
+
+        with ThreadPoolExecutor(threads) as pool:
+            started = time.perf_counter()
+            total = sum(pool.map(get, addresses))
+            seconds = time.perf_counter() - started
+    documents = len(addresses)
+    return {
+        "seconds": seconds,
+        "peak_mb": memory.peak_mb,
+        "documents": documents,
+        "bytes": total,
+    }
+
+
+def crawl_ours(urls: Path, threads: int, home: Path) -> dict[str, float]:
+    """What the crawl of a run reaches."""
     settings = load_settings(
         home=home,
         allow_private_addresses=True,
@@ -38,7 +68,7 @@ def main(urls: Path, home: Path, threads: int) -> dict[str, float]:
         pages = sum(admit_listed(app.database, lease, discover, fetch, admit))
         seconds = time.perf_counter() - started
         settle(app, lease)
-    return {"seconds": seconds, "peak_mb": memory.peak_mb, "pages": pages}
+    return {"seconds": seconds, "peak_mb": memory.peak_mb, "documents": pages}
 
 
 def settle(app: App, lease: RunLease) -> None:
@@ -60,6 +90,13 @@ def settle(app: App, lease: RunLease) -> None:
     try_finalize(app.database, lease.run.id)
 
 
+def main(side: str, urls: str, threads: str, home: str = "") -> None:
+    if side == "bare":
+        found = crawl_bare(Path(urls), int(threads))
+    else:
+        found = crawl_ours(Path(urls), int(threads), Path(home))
+    sys.stdout.write(json.dumps(found))
+
+
 if __name__ == "__main__":
-    found = main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
-    print(json.dumps(found))  # noqa: T201 - read by its caller
+    main(*sys.argv[1:])
