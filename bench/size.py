@@ -34,7 +34,7 @@ TIME_RATIO, END_SECONDS, GROWTH_MB, UNCHANGED_PER_SECOND = 1.1, 2.0, 100.0, 3_00
 def measure_database(session: Session, database: str, small: int, large: int) -> list[Figure]:
     """All figures on one database."""
     few = []
-    for number in range(ROUNDS):
+    for number in range(session.sizes.rounds):
         with _texts(session, small, seed=number) as folder:
             few.append(_ingest(session, folder, session.databases.new_home(database), small))
     with _texts(session, large, seed=ROUNDS + DATABASES.index(database)) as folder:
@@ -177,10 +177,10 @@ def main() -> int:
     parser.add_argument("--database", choices=DATABASES, help="default: both")
     add_options(parser)
     chosen = parser.parse_args()
-    small, large = (50, 200) if chosen.quick else (chosen.small, chosen.large)
+    small, large, rounds = (50, 200, 1) if chosen.quick else (chosen.small, chosen.large, ROUNDS)
     databases = [chosen.database] if chosen.database else list(DATABASES)
     figures: list[Figure] = []
-    with open_session(Sizes(ROUNDS, small), databases) as session:
+    with open_session(Sizes(rounds, small), databases) as session:
         for database in databases:
             figures += measure_database(session, database, small, large)
     return report_figures(figures, chosen)
