@@ -37,6 +37,7 @@ from bench.performance import (
 
 console = Console(highlight=False, soft_wrap=True)
 LIMIT_SECONDS = 45 * 60
+END_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def run_bench(
     with tempfile.TemporaryDirectory(prefix="penstock-report-") as folder:
         path = Path(folder) / "figures.json"
         command = [sys.executable, "-m", f"bench.{name}", *arguments, "--json", str(path)]
-        last = _show_output(command, limit_seconds)
+        last = show_output(command, limit_seconds)
         if not path.exists():
             raise BenchFailed(_without_paths(last) or "it printed nothing")
         return read_figures(path)
@@ -88,13 +89,12 @@ def _without_paths(message: str) -> str:
     return message
 
 
-def _show_output(command: Sequence[str], limit_seconds: float) -> str:
-    """The last line that was printed. A bench that takes too long is interrupted, as from a
-    keyboard, so that it stops its servers."""
+def show_output(command: Sequence[str], limit_seconds: float) -> str:
+    """The last line that was printed."""
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
-        timer = threading.Timer(limit_seconds, _interrupt, (process, limit_seconds))
+        timer = threading.Timer(limit_seconds, _end, (process, limit_seconds))
         timer.daemon = True
         timer.start()
         assert process.stdout is not None
@@ -107,9 +107,14 @@ def _show_output(command: Sequence[str], limit_seconds: float) -> str:
     return lines[0] if lines else ""
 
 
-def _interrupt(process: subprocess.Popen[str], limit_seconds: float) -> None:
-    console.print(f"interrupted: it took longer than {limit_seconds / 60:.0f} minutes")
+def _end(process: subprocess.Popen[str], limit_seconds: float) -> None:
+    """Interrupt a bench as from a keyboard, so that it stops its servers; then end it."""
+    console.print(f"it took longer than {limit_seconds / 60:.0f} minutes, and is interrupted")
     process.send_signal(signal.SIGINT)
+    try:
+        process.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def measure_all(record: Record, benches: Sequence[Bench], taken: Circumstances) -> Record:

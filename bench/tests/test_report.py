@@ -1,6 +1,7 @@
 """The record of figures is merged, marked and written into the page without a number by hand."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from bench.performance import (
     render,
     write_record,
 )
-from bench.report import BENCHES, Bench, BenchFailed, judge, measure_all, run_bench
+from bench.report import BENCHES, Bench, BenchFailed, judge, measure_all, run_bench, show_output
 
 FIRST = Circumstances("2026-01-01", "aaa", "2 cores of X")
 SECOND = Circumstances("2026-02-02", "bbb", "2 cores of X")
@@ -165,6 +166,22 @@ def test_a_failing_bench_does_not_end_the_report(monkeypatch: pytest.MonkeyPatch
 def test_a_bench_that_is_not_there_fails_with_its_last_words_and_no_path() -> None:
     with pytest.raises(BenchFailed, match=r"^python: No module named bench\.never$"):
         run_bench("never", ())
+
+
+SLEEPING = """
+import signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    print("started", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("stopped its servers")
+"""
+
+
+def test_a_bench_that_takes_too_long_is_interrupted_and_can_stop_its_servers() -> None:
+    command = [sys.executable, "-c", SLEEPING]
+    assert show_output(command, limit_seconds=1.0) == "stopped its servers"
 
 
 def test_every_bench_has_its_place_on_the_page() -> None:
