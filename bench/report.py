@@ -53,7 +53,7 @@ class Bench:
 BENCHES = (
     # Those that mostly wait come first: what a loaded machine is left with disturbs them most.
     Bench("startup"),
-    Bench("llm", short=("--quick",)),
+    Bench("llm", short=("httpx",)),
     Bench("crawl"),
     Bench("text"),
     Bench("queue", short=("--without-peers", "--rounds", "2")),
