@@ -8,6 +8,7 @@ sizes are smaller. Ends with 1 when a target was missed or a bench failed.
 """
 
 import argparse
+import os
 import signal
 import subprocess
 import sys
@@ -92,7 +93,12 @@ def _without_paths(message: str) -> str:
 def show_output(command: Sequence[str], limit_seconds: float) -> str:
     """The last line that was printed."""
     with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=ROOT,
+        env=os.environ | {"COLUMNS": str(console.width)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     ) as process:
         timer = threading.Timer(limit_seconds, _end, (process, limit_seconds))
         timer.daemon = True
