@@ -23,6 +23,8 @@ RECORD = ROOT / "docs" / "performance.json"
 PAGE = ROOT / "docs" / "performance.md"
 SUMMARY = "summary"
 WORSE_BY = 0.1
+# Of the machine, by other programs: above it, figures say little about the code.
+QUIET_PERCENT = 15.0
 # An empty line after a marker, or it would be a part of the table.
 _BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
@@ -85,11 +87,14 @@ class Section:
     recorded: tuple[Recorded, ...]
     failure: str | None = None
     """Why its last run gave no figures; those above are of an earlier one."""
+    busy_percent: float = 0.0
+    """How much of the machine other programs used when the bench began."""
 
     def as_json(self) -> dict[str, Any]:
         return {
             "taken": asdict(self.taken) if self.taken else None,
             "failure": self.failure,
+            "busy_percent": self.busy_percent,
             "figures": [one.as_json() for one in self.recorded],
         }
 
@@ -97,7 +102,7 @@ class Section:
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
         taken = Circumstances(**stored["taken"]) if stored["taken"] else None
         recorded = tuple(Recorded.from_json(one) for one in stored["figures"])
-        return cls(taken, recorded, stored["failure"])
+        return cls(taken, recorded, stored["failure"], stored["busy_percent"])
 
 
 EMPTY = Section(None, ())
@@ -110,11 +115,18 @@ class Record:
     latest: Circumstances | None
     sections: Mapping[str, Section]
 
-    def with_figures(self, name: str, figures: Iterable[Figure], taken: Circumstances) -> "Record":
+    def with_figures(
+        self,
+        name: str,
+        figures: Iterable[Figure],
+        taken: Circumstances,
+        busy_percent: float = 0.0,
+    ) -> "Record":
         """With new figures of one bench, each beside its value so far."""
         before = {one.figure.key: one.figure.value for one in self._section(name).recorded}
         recorded = tuple(Recorded(one, before.get(one.key)) for one in figures)
-        return self._with(name, Section(taken, recorded), taken)
+        section = Section(taken, recorded, busy_percent=busy_percent)
+        return self._with(name, section, taken)
 
     def with_failure(self, name: str, failure: str, taken: Circumstances) -> "Record":
         """Without new figures of one bench: what it had stays, and is older."""
@@ -210,6 +222,11 @@ def _render_section(section: Section, latest: Circumstances | None) -> str:
         parts.append(f"**The bench failed to run in the latest report:** `{message}`\n")
     if older := _age(section, latest):
         parts.append(f"Figures of {older}.\n")
+    if section.busy_percent > QUIET_PERCENT:
+        parts.append(
+            f"**Other programs used {section.busy_percent:.0f} % of the machine when this bench "
+            "began**: compare medians, and repeat it on an idle machine.\n"
+        )
     if section.recorded:
         parts.append(_table(("what", "wanted", "measured", "", "from"), _rows(section.recorded)))
     return "\n".join(parts) if parts else "Not measured yet.\n"

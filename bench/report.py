@@ -21,11 +21,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import psutil
 from rich.console import Console
 
 from bench.figures import Figure
 from bench.performance import (
     PAGE,
+    QUIET_PERCENT,
     ROOT,
     Circumstances,
     Record,
@@ -39,6 +41,7 @@ from bench.performance import (
 console = Console(highlight=False, soft_wrap=True)
 LIMIT_SECONDS = 45 * 60
 END_SECONDS = 60
+QUIET_SECONDS, SAMPLE_SECONDS = 60.0, 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +131,28 @@ def measure_all(record: Record, benches: Sequence[Bench], taken: Circumstances) 
     for bench in benches:
         started = time.monotonic()
         console.rule(f"bench.{bench.name}")
+        busy_percent = wait_until_quiet()
         try:
             figures = run_bench(bench.name, bench.arguments)
         except BenchFailed as failure:
             console.print(f"bench.{bench.name} FAILED to run: {failure}", markup=False)
             record = record.with_failure(bench.name, str(failure), taken)
         else:
-            record = record.with_figures(bench.name, figures, taken)
+            record = record.with_figures(bench.name, figures, taken, busy_percent)
         console.print(f"bench.{bench.name} took {time.monotonic() - started:.0f} s")
         write(record)
     return record
+
+
+def wait_until_quiet() -> float:
+    """Give servers of the bench before time to end; how busy the machine still is after that."""
+    busy_percent = 100.0
+    deadline = time.monotonic() + QUIET_SECONDS
+    while busy_percent > QUIET_PERCENT and time.monotonic() < deadline:
+        busy_percent = psutil.cpu_percent(interval=SAMPLE_SECONDS)
+    if busy_percent > QUIET_PERCENT:
+        console.print(f"other programs use {busy_percent:.0f} % of the machine")
+    return busy_percent
 
 
 def write(record: Record) -> None:

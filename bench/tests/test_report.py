@@ -157,10 +157,19 @@ def test_a_failing_bench_does_not_end_the_report(monkeypatch: pytest.MonkeyPatch
     written: list[Record] = []
     monkeypatch.setattr(report, "run_bench", run)
     monkeypatch.setattr(report, "write", written.append)
+    monkeypatch.setattr(report, "wait_until_quiet", lambda: 30.0)
     record = measure_all(Record(None, {}), [Bench("broken"), Bench("pipeline")], FIRST)
     assert record.sections["broken"].failure == "ValueError: no pages"
     assert record.sections["pipeline"].recorded[0].figure.value == 0.97
+    assert record.sections["pipeline"].busy_percent == 30
     assert written[-1] == record
+
+
+def test_figures_of_a_busy_machine_say_so() -> None:
+    busy = Record(None, {}).with_figures("pipeline", [speed(0.97)], FIRST, busy_percent=80.4)
+    quiet = Record(None, {}).with_figures("pipeline", [speed(0.97)], FIRST, busy_percent=5.0)
+    assert "used 80 % of the machine" in render(page("pipeline"), busy)
+    assert "of the machine" not in render(page("pipeline"), quiet)
 
 
 def test_a_bench_that_is_not_there_fails_with_its_last_words_and_no_path() -> None:
