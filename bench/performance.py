@@ -203,7 +203,8 @@ def _when(section: Section, latest: Circumstances) -> str:
     older = _age(section, latest)
     if section.failure:
         return "**failed to run**" + (f"; figures of {older}" if older else "")
-    return older or "in this report"
+    busy = "; on a busy machine" if section.busy_percent > QUIET_PERCENT else ""
+    return (older or "in this report") + busy
 
 
 def _age(section: Section, latest: Circumstances | None) -> str:

@@ -169,6 +169,7 @@ def test_figures_of_a_busy_machine_say_so() -> None:
     busy = Record(None, {}).with_figures("pipeline", [speed(0.97)], FIRST, busy_percent=80.4)
     quiet = Record(None, {}).with_figures("pipeline", [speed(0.97)], FIRST, busy_percent=5.0)
     assert "used 80 % of the machine" in render(page("pipeline"), busy)
+    assert "| in this report; on a busy machine |" in render(page("summary"), busy)
     assert "of the machine" not in render(page("pipeline"), quiet)
 
 
