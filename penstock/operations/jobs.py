@@ -134,7 +134,12 @@ def _newest_of_part(
     if part is WAITING_ITEM and not tx.is_postgres:
         priorities = _waiting_priorities(tx, wanted.tenant_id)
         if 0 < len(priorities) <= _MOST_PRIORITIES:
-            return [_newest([*own, work_items.c.priority == one], limit) for one in priorities]
+            c = work_items.c
+            return [
+                _newest([*own, c.priority == one, c.interrupted == interrupted], limit)
+                for one in priorities
+                for interrupted in (True, False)
+            ]
     return [_newest_sorted(tx, own, limit)]
 
 

@@ -1,4 +1,5 @@
-"""Which items a claim takes: priority first, then fair turns between tenants, then age.
+"""Which items a claim takes: priority first, then fair turns between tenants, then what was
+interrupted, then age.
 
 Statements are built once: building them each time costs as much as sending them. Parameters:
 `:now`, `:tenant`, `:tenants`, `:most` (how many), `:top` (a priority), `:run`, `:runs` (not of
@@ -22,6 +23,8 @@ from penstock.store.schema import ACTIVE_ITEM, WAITING_ITEM, work_items
 
 _c = work_items.c
 _NOW: sa.BindParameter[Any] = sa.bindparam("now", type_=_c.updated_at.type)
+# Within one priority, a document whose work was interrupted does not wait behind the backlog.
+_ORDER = (_c.priority.desc(), _c.interrupted.desc(), _c.id)
 # Instead of a run's id: items that belong to no run.
 NO_RUN = 0
 # How many claims use what SoleTenantCache knows.
@@ -85,7 +88,7 @@ def top_priorities(wanted: ClaimFilter) -> sa.Select[Any]:
     top = (
         sa.select(_c.priority)
         .where(wanted.condition(), _c.tenant_id == tenants.c.tenant)
-        .order_by(_c.priority.desc(), _c.id)
+        .order_by(*_ORDER)
         .limit(1)
         .scalar_subquery()
     )
@@ -94,7 +97,7 @@ def top_priorities(wanted: ClaimFilter) -> sa.Select[Any]:
 
 @cache
 def of_tenant(wanted: ClaimFilter) -> sa.Select[Any]:
-    """What is due of one tenant: the highest priority first, then the oldest."""
+    """What is due of one tenant, in its order."""
     return _ordered(wanted.condition(), sa.bindparam("tenant", type_=sa.Text()))
 
 
@@ -123,7 +126,7 @@ def _ordered(due: sa.ColumnElement[bool], tenant: Any) -> sa.Select[Any]:
     return (
         sa.select(*item_columns())
         .where(due, _c.tenant_id == tenant)
-        .order_by(_c.priority.desc(), _c.id)
+        .order_by(*_ORDER)
         .limit(sa.bindparam("most", type_=sa.Integer()))
         .with_for_update(skip_locked=True)
     )
@@ -197,8 +200,8 @@ class FairClaim:
     alone: SoleTenantCache
 
     def lease(self, limit: int) -> list[sa.Row[Any]]:
-        """The highest priority there is, an equal share of it for each tenant, its oldest first.
-        A tenant alone gets all of the batch."""
+        """The highest priority there is, an equal share of it for each tenant. A tenant alone gets
+        all of the batch."""
         known = self.alone.recall(self.wanted)
         if known is not None and (found := self.lease_of(known, limit)):
             return found
@@ -211,9 +214,9 @@ class FairClaim:
         return self._share_out(tops, limit) if tops else []
 
     def lease_of(self, tenant_id: str, limit: int) -> list[sa.Row[Any]]:
-        """The same for one tenant: the highest priority first, then the oldest."""
+        """The same for one tenant."""
         named = {**self.named, "tenant": tenant_id, "most": limit}
-        return self._leased(list(self.tx.execute(of_tenant(self.wanted), named)))
+        return self._leased([*self.tx.execute(of_tenant(self.wanted), named).all()])
 
     def _share_out(self, tops: Mapping[str, int], limit: int) -> list[sa.Row[Any]]:
         top = max(tops.values())
@@ -230,7 +233,8 @@ class FairClaim:
             rows += more
         return self._leased(rows[:limit])
 
-    def _leased(self, rows: list[sa.Row[Any]]) -> list[sa.Row[Any]]:
+    def _leased(self, found: list[sa.Row[Any]]) -> list[sa.Row[Any]]:
+        rows = _without_suspects(found)
         if rows:
             lease = {f"lease_{name}": value for name, value in self.values.items()}
             statement = lease_statement(self.wanted.dialect, tuple(self.values))
@@ -245,10 +249,18 @@ class FairClaim:
         named = {**self.named, "top": top, "most": share} | ({"taken": taken} if again else {})
         if self.wanted.dialect == "postgresql":
             shares = shares_of_tenants(self.wanted, again)
-            return list(self.tx.execute(shares, {**named, "tenants": list(tenants)}))
+            return [*self.tx.execute(shares, {**named, "tenants": list(tenants)}).all()]
         one = share_of_tenant(self.wanted, again)
         found = (self.tx.execute(one, {**named, "tenant": tenant}) for tenant in tenants)
         return [row for rows in found for row in rows]
+
+
+def _without_suspects(rows: list[sa.Row[Any]]) -> list[sa.Row[Any]]:
+    """One item that was rescued, or any number that were not. The first one decides; it is of the
+    tenant whose turn it is, so that one tenant's rescued items do not hold up the others."""
+    if rows and rows[0].rescues:
+        return rows[:1]
+    return [row for row in rows if not row.rescues]
 
 
 def _count(rows: Sequence[sa.Row[Any]], tenant: str) -> int:

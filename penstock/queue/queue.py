@@ -103,7 +103,8 @@ class WorkQueue:
         only: Collection[int] | None = None,
         token: str | None = None,
     ) -> Claim:
-        """Lease what is due: highest priority first, tenants in turn, then oldest. May be empty.
+        """Lease what is due: highest priority first, tenants in turn, then what was interrupted,
+        then the oldest. May be empty.
 
         An item whose worker has died before is leased alone, so that it cannot take others with it
         the next time. A caller that has to know the claim's token even if the database's answer is
@@ -124,20 +125,9 @@ class WorkQueue:
         if run_id and tenant_id is None:
             tenant_id = tx.execute(sa.select(runs.c.tenant_id).where(runs.c.id == run_id)).scalar()
         rows = claim.lease(limit) if tenant_id is None else claim.lease_of(tenant_id, limit)
-        items = self._isolate_rescued(tx, [item_from(row) for row in rows])
+        items = sorted(map(item_from, rows), key=lambda item: (-item.priority, item.id))
         self.note_changes(tx, items, ItemStatus.PROCESSING)
         return Claim(token, owner, tuple(items))
-
-    def _isolate_rescued(self, tx: Tx, items: list[WorkItem]) -> list[WorkItem]:
-        """One item that was rescued, or any number that were not; the others are given back."""
-        ordered = sorted(items, key=lambda item: (-item.priority, item.id))
-        alone = bool(ordered) and ordered[0].rescues > 0
-        kept = ordered[:1] if alone else [item for item in ordered if not item.rescues]
-        if len(kept) < len(ordered):
-            kept_ids = {item.id for item in kept}
-            back = [item.id for item in ordered if item.id not in kept_ids]
-            self._to_pending(tx, tx.among(work_items.c.id, back), {})
-        return kept
 
     def start(self, tx: Tx, claim: Claim, items: Sequence[WorkItem]) -> list[WorkItem]:
         """Mark these as started: from here a worker's death counts as a rescue. Returns the items
@@ -305,7 +295,7 @@ class WorkQueue:
         self._update(tx, sa.and_(done, *conditions), ItemStatus.CANCELLED, note)
 
     def _to_pending(self, tx: Tx, which: sa.ColumnElement[bool], values: dict[str, Any]) -> int:
-        items = self._update(tx, which, ItemStatus.PENDING, values)
+        items = self._update(tx, which, ItemStatus.PENDING, {"interrupted": True} | values)
         self._mark_nodes(tx, "queued", items)
         return len(items)
 
@@ -340,6 +330,7 @@ class WorkQueue:
             "lease_expires_at": tx.now + timedelta(seconds=self.lease_seconds),
             "claimed_at": tx.now,
             "started_at": None,
+            "interrupted": False,
             "updated_at": tx.now,
         }
 

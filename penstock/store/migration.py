@@ -18,13 +18,24 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 # Asking Alembic would cost every quick command half a second; a test holds this to its answer.
-HEAD = "0011"
+HEAD = "0012"
 _MIGRATION_LOCK = 0x70656E73
 _LOOK_SECONDS = 0.1
+_LOCK_MILLISECONDS = 200
+_LOCK_NOT_AVAILABLE = "55P03"
 # Revisions after this one take the indexes that are there already.
 _INDEXED_BEFOREHAND = "0009"
+# Columns that such indexes need; with a constant default, adding one rewrites no rows.
+_ADDED_BEFOREHAND = (
+    "ALTER TABLE work_items ADD COLUMN IF NOT EXISTS interrupted BOOLEAN NOT NULL DEFAULT false",
+)
 # What those revisions drop.
-_DROPPED_BEFOREHAND = ("ix_run_documents_status", "ix_work_items_run")
+_DROPPED_BEFOREHAND = (
+    "ix_run_documents_status",
+    "ix_work_items_run",
+    "ix_work_items_due",
+    "ix_work_items_run_active",
+)
 _CREATE = re.compile(r"^CREATE (UNIQUE )?INDEX")
 _VALID_INDEXES = """
 SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
@@ -40,7 +51,7 @@ def migrate(database: Database) -> bool:
         revision = current_revision(database)
         _refuse_newer(database, revision)
         if not database.is_sqlite and (revision or "") >= _INDEXED_BEFOREHAND:
-            _build_indexes(database)
+            _prepare(database)
         with database.write() as tx:
             from alembic import command
 
@@ -87,26 +98,54 @@ def _refuse_newer(database: Database, revision: str | None) -> None:
         )
 
 
-def _build_indexes(database: Database) -> None:
+def _prepare(database: Database) -> None:
     """Make the indexes that a Postgres in use lacks, and drop those they replace, while others
-    write, which a revision cannot do inside its transaction. Only on tables and columns that are
-    there already."""
+    write, which a revision cannot do inside its transaction."""
     with database.outside() as connection:
-        inspector = sa.inspect(connection)
-        there = {row[0]: row[1] for row in connection.exec_driver_sql(_VALID_INDEXES)}
-        for name in metadata.tables.keys() & set(inspector.get_table_names()):
-            table = metadata.tables[name]
-            names = {column["name"] for column in inspector.get_columns(table.name)}
-            for index in table.indexes:
-                if not there.get(str(index.name)) and names.issuperset(index.columns.keys()):
-                    if index.name in there:
-                        # One whose building was interrupted is kept up to date, and never used.
-                        connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY {index.name}")
-                    statement = str(sa.schema.CreateIndex(index).compile(connection))
-                    statement = _CREATE.sub(r"CREATE \1INDEX CONCURRENTLY", statement)
-                    connection.exec_driver_sql(statement)
+        _build_indexes(connection)
+        for statement in _ADDED_BEFOREHAND:
+            _alter(connection, statement)
+        _build_indexes(connection)
         for name in _DROPPED_BEFOREHAND:
             connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+
+
+def _build_indexes(connection: sa.Connection) -> None:
+    """Only on tables and columns that are there already."""
+    inspector = sa.inspect(connection)
+    there = {row[0]: row[1] for row in connection.exec_driver_sql(_VALID_INDEXES)}
+    for name in metadata.tables.keys() & set(inspector.get_table_names()):
+        table = metadata.tables[name]
+        names = {column["name"] for column in inspector.get_columns(table.name)}
+        for index in table.indexes:
+            if not there.get(str(index.name)) and names.issuperset(_columns_of(index)):
+                if index.name in there:
+                    # One whose building was interrupted is kept up to date, and never used.
+                    connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY {index.name}")
+                statement = str(sa.schema.CreateIndex(index).compile(connection))
+                statement = _CREATE.sub(r"CREATE \1INDEX CONCURRENTLY", statement)
+                connection.exec_driver_sql(statement)
+
+
+def _columns_of(index: sa.Index) -> set[str]:
+    """Also those in expressions such as `priority DESC`."""
+    return {str(one).partition(" ")[0].rpartition(".")[2] for one in index.expressions}
+
+
+def _alter(connection: sa.Connection, statement: str) -> None:
+    """Every writer would wait behind a change that waits for one of them: it gives up soon, and
+    tries again."""
+    while True:
+        try:
+            connection.exec_driver_sql(f"SET lock_timeout = {_LOCK_MILLISECONDS}")
+            connection.exec_driver_sql(statement)
+            return
+        except sa.exc.OperationalError as error:
+            if getattr(error.orig, "sqlstate", None) != _LOCK_NOT_AVAILABLE:
+                raise
+            time.sleep(_LOOK_SECONDS)
+        finally:
+            connection.exec_driver_sql("RESET lock_timeout")
 
 
 @contextmanager

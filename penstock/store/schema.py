@@ -209,6 +209,8 @@ work_items = sa.Table(
     sa.Column("priority", sa.Integer, nullable=False),
     sa.Column("attempts", sa.Integer, nullable=False),
     sa.Column("rescues", sa.Integer, nullable=False),
+    # Given back, or taken back from a dead worker: comes before fresh work of its priority.
+    sa.Column("interrupted", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("run_at", UtcDateTime, nullable=False),
     sa.Column("payload", Json, nullable=False),
     sa.Column("lease_owner", sa.Text),
@@ -223,7 +225,12 @@ work_items = sa.Table(
     sa.Column("finished_at", UtcDateTime),
     _partial_index("uq_work_items_one_active", "node_id", "stage", where=ACTIVE_ITEM, unique=True),
     _partial_index(
-        "ix_work_items_due", "tenant_id", sa.text("priority DESC"), "id", where=WAITING_ITEM
+        "ix_work_items_next",
+        "tenant_id",
+        sa.text("priority DESC"),
+        sa.text("interrupted DESC"),
+        "id",
+        where=WAITING_ITEM,
     ),
     sa.Index("ix_work_items_node", "node_id"),
     _partial_index("ix_work_items_dead", "tenant_id", "stage", "id", where=DEAD_ITEM),
@@ -234,10 +241,11 @@ work_items = sa.Table(
     ),
     # A run's own claims pass over nothing of what other runs of the tenant have waiting.
     _partial_index(
-        "ix_work_items_run_active",
+        "ix_work_items_run_next",
         "run_id",
         "tenant_id",
         sa.text("priority DESC"),
+        sa.text("interrupted DESC"),
         "id",
         where=ACTIVE_ITEM_OF_RUN,
     ),

@@ -24,7 +24,7 @@ from tests.together import wait_until
 pytestmark = pytest.mark.both_databases
 
 # Full-text search is written by hand for each database; reflection cannot see through it.
-_BY_HAND = ("texts_fts", "ix_texts_search", "ix_work_items_due", "ix_work_items_run_active")
+_BY_HAND = ("texts_fts", "ix_texts_search", "ix_work_items_next", "ix_work_items_run_next")
 
 _MIGRATE = """
 import sys

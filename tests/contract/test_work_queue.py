@@ -230,6 +230,40 @@ def test_a_rescued_item_is_not_claimed_with_others(desk: Desk) -> None:
     assert desk.claim().ids == suspect.ids
 
 
+@pytest.mark.parametrize("begun", [True, False])
+def test_an_interrupted_item_comes_before_the_backlog(desk: Desk, begun: bool) -> None:
+    desk.enqueue(make_item())
+    text = desk.claim()
+    backlog = desk.enqueue(*[make_item() for _ in range(3)])
+    following = desk.go_on(text, Stage.EXTRACT)
+    if begun:
+        desk.start(following)
+    desk.later(61).sweep()
+    assert desk.claim(limit=1).ids == following.ids
+    assert desk.claim().ids == backlog
+
+
+def test_an_item_that_was_given_back_comes_before_the_backlog_of_its_run(desk: Desk) -> None:
+    [first, second] = desk.enqueue(make_item(run_id=7), make_item(run_id=7))
+    claim = desk.claim(limit=1)
+    following = desk.go_on(claim, Stage.EMBED)
+    desk.release(following)
+    assert desk.claim(limit=1, run_id=7).ids == following.ids
+    assert desk.claim(limit=1, run_id=7).ids == [second]
+    assert first < second < following.ids[0]
+
+
+def test_an_interrupted_item_has_its_turn_once(desk: Desk) -> None:
+    """One that fails after its rescue waits like any other that failed."""
+    desk.enqueue(make_item())
+    text = desk.claim()
+    desk.enqueue(make_item())
+    desk.release(desk.go_on(text, Stage.EXTRACT))
+    again = desk.claim(limit=1)
+    desk.fail(again, make_fault())
+    assert desk.later(100).claim(limit=1).ids != again.ids
+
+
 def test_an_interrupted_backfill_still_waits_for_fresh_work(desk: Desk) -> None:
     desk.enqueue(make_item(priority=-10))
     interrupted = desk.claim()

@@ -36,7 +36,11 @@ def upgrade() -> None:
     # On a Postgres in use, all of this was done beforehand without holding up writers. There
     # nothing may be left to do: even `CREATE INDEX IF NOT EXISTS` locks a table whose index exists.
     inspector = sa.inspect(op.get_bind())
+    # Of a run's active items, the next revision has a better index; it may be there already.
+    replaced = inspector.has_index("work_items", "ix_work_items_run_next")
     for name, table, columns, condition in _NEW:
+        if replaced and name == "ix_work_items_run_active":
+            continue
         if not inspector.has_index(table, name):
             where = None if condition is None else sa.text(condition)
             op.create_index(name, table, columns, sqlite_where=where, postgresql_where=where)
