@@ -33,7 +33,8 @@ _NEW = (
 )
 _DUE = (
     "SELECT id, node_id, payload FROM work_items WHERE status IN ('pending', 'retry_pending') "
-    "AND tenant_id = 'default' AND run_at <= {0} ORDER BY priority DESC, id LIMIT {0}"
+    "AND tenant_id = 'default' AND run_at <= {0} "
+    "ORDER BY priority DESC, interrupted DESC, id LIMIT {0}"
 )
 _LEASE = (
     "UPDATE work_items SET status = 'processing', lease_owner = {0}, lease_token = {0}, "

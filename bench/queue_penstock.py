@@ -1,5 +1,6 @@
 """Our queue, in this process: bulk enqueue, and one worker that drains no-op jobs."""
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Self, cast
@@ -22,7 +23,7 @@ from penstock.pipeline.processor import Processor
 from penstock.pipeline.stage import Observer
 from penstock.pipeline.worker import Worker
 from penstock.queue.heartbeat import Heartbeat
-from penstock.queue.items import Claim, ItemStatus, NewItem, Outcome
+from penstock.queue.items import Claim, ItemStatus, NewItem, Outcome, WorkItem
 from penstock.queue.queue import WorkQueue
 from penstock.queue.retry import default_rules
 from penstock.redis.client import build_redis_client
@@ -37,18 +38,19 @@ POLL_SECONDS = 0.25
 
 @dataclass(frozen=True, slots=True)
 class NoWork:
-    """Stands in for the path: each claim is started and completed as a stage does it, in two
-    transactions guarded by the lease, with nothing between them."""
+    """Stands in for the path: each claim is started and completed as a stage of one batch does it,
+    in two transactions guarded by the lease, with nothing between them."""
 
     database: Database
     queue: WorkQueue
     stages: tuple[Stage, ...] = tuple(Stage)
 
+    def first_begun(self, items: Sequence[WorkItem]) -> Sequence[WorkItem]:
+        return items
+
     def process(self, claim: Claim) -> None:
         with self.database.write() as tx:
-            ours = self.queue.start(tx, claim, claim.items)
-        with self.database.write() as tx:
-            self.queue.complete(tx, claim, ours, Outcome.DONE)
+            self.queue.complete(tx, claim, claim.items, Outcome.DONE)
 
     def observed_by(self, observer: Observer) -> Self:
         del observer

@@ -1,7 +1,7 @@
 """Takes a claimed batch through its stages, one after the other."""
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.documents import Fault, Stage
@@ -15,13 +15,15 @@ from penstock.errors import (
 from penstock.pipeline.embed import Vectors, process_embed
 from penstock.pipeline.extract import process_extract
 from penstock.pipeline.stage import Observer, StageContext
-from penstock.pipeline.text import process_text
+from penstock.pipeline.text import SLICE_BYTES, process_text
 from penstock.queue.items import Claim, WorkItem
 from penstock.runs.lifecycle import try_finalize
 
 log = logging.getLogger(__name__)
 # Errors of the configuration and the store, and a stop; another attempt of an item changes nothing.
 _NOT_OF_AN_ITEM = (ConfigurationError, StoreError, Interrupted)
+# In which the stages of one batch are processed.
+_ORDER = (Stage.TEXT, Stage.EMBED, Stage.EXTRACT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,14 @@ class Processor:
     models: str
     vectors: Vectors
     stages: Collection[Stage] = tuple(Stage)
+
+    def first_begun(self, items: Sequence[WorkItem]) -> Sequence[WorkItem]:
+        """Which of these `process` begins at once and together, and not after others."""
+        stage = next(one for one in _ORDER if any(item.stage is one for item in items))
+        first = [item for item in items if item.stage is stage]
+        if stage is Stage.TEXT and sum(item.payload.size or 0 for item in first) > SLICE_BYTES:
+            return ()
+        return first
 
     def process(self, claim: Claim) -> None:
         """Do everything this worker does to these items; finish their runs if they were the last.
@@ -54,12 +64,7 @@ class Processor:
         that happen to be in the same batch."""
         carried: list[WorkItem] = []
         own = {stage: [item for item in claim.items if item.stage is stage] for stage in Stage}
-        for stage, items in (
-            (Stage.TEXT, own[Stage.TEXT]),
-            (Stage.EMBED, own[Stage.EMBED]),
-            (Stage.EXTRACT, own[Stage.EXTRACT]),
-            (Stage.EMBED, []),
-        ):
+        for stage, items in (*((stage, own[stage]) for stage in _ORDER), (Stage.EMBED, [])):
             due = (*items, *[item for item in carried if item.stage is stage])
             carried = [item for item in carried if item.stage is not stage]
             if due:

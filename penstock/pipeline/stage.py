@@ -77,8 +77,10 @@ class StageContext:
 
     def begin(self, claim: Claim, items: Sequence[WorkItem]) -> list[WorkItem]:
         """Start work on these; items that another worker has taken over are left out."""
-        with self.database.write() as tx:
-            ours = self.queue.start(tx, claim, items)
+        ours = [*items]
+        if not all(item.id in claim.started for item in items):
+            with self.database.write() as tx:
+                ours = self.queue.start(tx, claim, items)
         if self.observer is not None:
             self.observer.started(ours)
         return ours

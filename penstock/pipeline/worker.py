@@ -382,6 +382,7 @@ class WorkerThread(threading.Thread):
                 run_id=worker.run_id,
                 tenant_id=worker.tenant_id,
                 not_runs=tuple(worker.blocked_runs),
+                begins=self._processor.first_begun,
             )
             if claim:
                 hit("claim.uncommitted")

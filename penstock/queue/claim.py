@@ -132,10 +132,17 @@ def _ordered(due: sa.ColumnElement[bool], tenant: Any) -> sa.Select[Any]:
     )
 
 
-@cache
-def lease_statement(dialect: str, lease: tuple[str, ...]) -> sa.Executable:
-    """Leases items; parameters `:lease_…` are the columns of the lease. Not in one statement with
+def lease_items(tx: Tx, lease: Mapping[str, Any], ids: Sequence[int]) -> None:
+    """Write these columns of a lease to items that `FairClaim` found. Not in one statement with
     finding them: for that, Postgres would plan to read the whole table."""
+    if ids:
+        statement = _lease_statement(tx.connection.dialect.name, tuple(lease))
+        named = {f"lease_{name}": value for name, value in lease.items()}
+        tx.execute(statement, named | {"ids": ids})
+
+
+@cache
+def _lease_statement(dialect: str, lease: tuple[str, ...]) -> sa.Executable:
     values = {name: sa.bindparam(f"lease_{name}", type_=_c[name].type) for name in lease}
     return sa.update(work_items).where(_among(dialect, _c.id, "ids")).values(values)
 
@@ -189,34 +196,32 @@ class SoleTenantCache:
 
 @dataclass(frozen=True, slots=True)
 class FairClaim:
-    """Finds and leases the rows that are claimed next."""
+    """Finds the rows that are claimed next, locked where the database locks rows."""
 
     tx: Tx
     wanted: ClaimFilter
     named: Mapping[str, Any]
     """The parameters of the filter."""
-    values: Mapping[str, Any]
-    """The columns of the lease."""
     alone: SoleTenantCache
 
-    def lease(self, limit: int) -> list[sa.Row[Any]]:
+    def find(self, limit: int) -> list[sa.Row[Any]]:
         """The highest priority there is, an equal share of it for each tenant. A tenant alone gets
         all of the batch."""
         known = self.alone.recall(self.wanted)
-        if known is not None and (found := self.lease_of(known, limit)):
+        if known is not None and (found := self.find_of(known, limit)):
             return found
         rows = self.tx.execute(top_priorities(self.wanted), dict(self.named))
         tops = {row.tenant: row.top for row in rows if row.top is not None}
         single = next(iter(tops)) if len(tops) == 1 else None
         self.alone.note(self.wanted, single)
         if single is not None:
-            return self.lease_of(single, limit)
+            return self.find_of(single, limit)
         return self._share_out(tops, limit) if tops else []
 
-    def lease_of(self, tenant_id: str, limit: int) -> list[sa.Row[Any]]:
+    def find_of(self, tenant_id: str, limit: int) -> list[sa.Row[Any]]:
         """The same for one tenant."""
         named = {**self.named, "tenant": tenant_id, "most": limit}
-        return self._leased([*self.tx.execute(of_tenant(self.wanted), named).all()])
+        return _without_suspects(self.tx.execute(of_tenant(self.wanted), named).all())
 
     def _share_out(self, tops: Mapping[str, int], limit: int) -> list[sa.Row[Any]]:
         top = max(tops.values())
@@ -231,20 +236,11 @@ class FairClaim:
             more = self._find_shares(had_more, top, left, taken=[row.id for row in rows])
             had_more = [tenant for tenant in had_more if _count(more, tenant) == left]
             rows += more
-        return self._leased(rows[:limit])
-
-    def _leased(self, found: list[sa.Row[Any]]) -> list[sa.Row[Any]]:
-        rows = _without_suspects(found)
-        if rows:
-            lease = {f"lease_{name}": value for name, value in self.values.items()}
-            statement = lease_statement(self.wanted.dialect, tuple(self.values))
-            self.tx.execute(statement, lease | {"ids": [row.id for row in rows]})
-        return rows
+        return _without_suspects(rows[:limit])
 
     def _find_shares(
         self, tenants: Sequence[str], top: int, share: int, taken: Sequence[int] | None = None
     ) -> list[sa.Row[Any]]:
-        """Rows that are due, locked where the database locks rows."""
         again = taken is not None
         named = {**self.named, "top": top, "most": share} | ({"taken": taken} if again else {})
         if self.wanted.dialect == "postgresql":
@@ -255,11 +251,11 @@ class FairClaim:
         return [row for rows in found for row in rows]
 
 
-def _without_suspects(rows: list[sa.Row[Any]]) -> list[sa.Row[Any]]:
+def _without_suspects(rows: Sequence[sa.Row[Any]]) -> list[sa.Row[Any]]:
     """One item that was rescued, or any number that were not. The first one decides; it is of the
     tenant whose turn it is, so that one tenant's rescued items do not hold up the others."""
     if rows and rows[0].rescues:
-        return rows[:1]
+        return [rows[0]]
     return [row for row in rows if not row.rescues]
 
 

@@ -6,7 +6,7 @@ change and what the caller changes beside it happen together or not at all.
 """
 
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,6 +20,7 @@ from penstock.queue.claim import (
     FairClaim,
     SoleTenantCache,
     complete_statement,
+    lease_items,
     start_statement,
 )
 from penstock.queue.insert import as_work_items, insert_items
@@ -102,13 +103,15 @@ class WorkQueue:
         not_runs: Collection[int] = (),
         only: Collection[int] | None = None,
         token: str | None = None,
+        begins: Callable[[Sequence[WorkItem]], Sequence[WorkItem]] = lambda _: (),
     ) -> Claim:
         """Lease what is due: highest priority first, tenants in turn, then what was interrupted,
         then the oldest. May be empty.
 
         An item whose worker has died before is leased alone, so that it cannot take others with it
         the next time. A caller that has to know the claim's token even if the database's answer is
-        lost passes it.
+        lost passes it. `begins` says which items the caller begins at once, without waiting for
+        any other: these are started already.
         """
         token = token or uuid.uuid4().hex
         wanted = ClaimFilter(
@@ -120,20 +123,26 @@ class WorkQueue:
             only=only is not None,
         )
         named = {"now": tx.now, "run": run_id, "runs": list(not_runs), "ids": list(only or ())}
-        lease = self._lease(tx, owner, token) | {"status": ItemStatus.PROCESSING}
-        claim = FairClaim(tx, wanted, named, lease, self.alone)
+        claim = FairClaim(tx, wanted, named, self.alone)
         if run_id and tenant_id is None:
             tenant_id = tx.execute(sa.select(runs.c.tenant_id).where(runs.c.id == run_id)).scalar()
-        rows = claim.lease(limit) if tenant_id is None else claim.lease_of(tenant_id, limit)
+        rows = claim.find(limit) if tenant_id is None else claim.find_of(tenant_id, limit)
         items = sorted(map(item_from, rows), key=lambda item: (-item.priority, item.id))
+        begun = begins(items) if items else ()
+        lease = self._lease(tx, owner, token) | {"status": ItemStatus.PROCESSING}
+        started = frozenset(item.id for item in begun)
+        lease_items(tx, lease | {"started_at": tx.now}, [*started])
+        lease_items(tx, lease, [item.id for item in items if item.id not in started])
         self.note_changes(tx, items, ItemStatus.PROCESSING)
-        return Claim(token, owner, tuple(items))
+        self._mark_nodes(tx, "processing", begun)
+        return Claim(token, owner, tuple(items), started)
 
     def start(self, tx: Tx, claim: Claim, items: Sequence[WorkItem]) -> list[WorkItem]:
         """Mark these as started: from here a worker's death counts as a rescue. Returns the items
         that are still ours; the others need no work."""
         named = _named(tx, claim, items)
-        held = set(tx.execute(start_statement(tx.connection.dialect.name), named).scalars())
+        statement = start_statement(tx.connection.dialect.name)
+        held = set(tx.execute(statement, named).scalars().all())
         ours = [item for item in items if item.id in held]
         self._mark_nodes(tx, "processing", ours)
         return ours
@@ -145,7 +154,8 @@ class WorkQueue:
         if not items:
             return []
         named = _named(tx, claim, items) | {"how": outcome}
-        held = set(tx.execute(complete_statement(tx.connection.dialect.name), named).scalars())
+        statement = complete_statement(tx.connection.dialect.name)
+        held = set(tx.execute(statement, named).scalars().all())
         ours = [item for item in items if item.id in held]
         self.note_changes(tx, ours, ItemStatus.COMPLETE)
         return ours
