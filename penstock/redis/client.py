@@ -1,6 +1,7 @@
 """Redis clients: one factory, calls with timeouts, mapped errors, Lua scripts and a lock."""
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,8 @@ from penstock.retry import CircuitBreaker
 
 if TYPE_CHECKING:
     from redis import Redis
+    from redis.commands.core import Script
+    from redis.connection import Connection
 
 
 log = logging.getLogger(__name__)
@@ -97,6 +100,55 @@ def call_with_timeout(client: "Redis", work: Callable[[], T]) -> T:
         raise TimeoutError(f"no answer in {seconds:g} s") from error
 
 
+class OpenConnections:
+    """Connections that are open already, for scripts called in the caller's own thread.
+
+    Opening one takes several steps, each with the client's timeout, which is why
+    `call_with_timeout` has a thread of its own for it; that takes longer than the call itself.
+    """
+
+    def __init__(self, client: "Redis") -> None:
+        self._client = client
+        self._idle: list[Connection] = []
+
+    def keep_one(self) -> None:
+        """Keep the connection that the client has just used, or another one."""
+        self._idle.append(self._client.connection_pool.get_connection())
+
+    def run_script(self, name: str, arguments: Sequence[str | int]) -> Any:
+        """What the script returns; None when it has to be called in another way."""
+        from redis.exceptions import ConnectionError as NotConnected
+        from redis.exceptions import NoScriptError
+
+        connection = self._take()
+        if connection is None:
+            return None
+        try:
+            sha = _read_script("mirror", name).sha
+            connection.send_command("EVALSHA", sha, 0, *arguments)  # type: ignore[no-untyped-call]
+            found = connection.read_response()
+        except (NotConnected, NoScriptError):
+            self._drop(connection)
+            return None
+        except BaseException:
+            self._drop(connection)
+            raise
+        self._idle.append(connection)
+        return found
+
+    def _take(self) -> "Connection | None":
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            return None
+        # A forked process must not speak on its parent's connections.
+        return connection if connection.pid == os.getpid() else None
+
+    def _drop(self, connection: "Connection") -> None:
+        connection.disconnect()  # type: ignore[no-untyped-call]
+        self._client.connection_pool.release(connection)
+
+
 class RedisBreaker:
     """A circuit breaker that opens at the first failure of Redis, and logs when it does."""
 
@@ -138,10 +190,18 @@ def run_script(
     keys: Sequence[str] = (),
 ) -> Any:
     """What the script returns; it can call the functions of its library."""
-    return client.register_script(_read_scripts(library, name))(keys, arguments)
+    return _read_script(library, name)(keys, arguments, client)
 
 
 @cache
+def _read_script(*names: str) -> "Script":
+    """Made once: a script computes its hash when it is made."""
+    from redis import Redis
+    from redis.commands.core import Script
+
+    return Script(Redis(), _read_scripts(*names))
+
+
 def _read_scripts(*names: str) -> str:
     folder = files(__package__).joinpath("lua")
     parts = (folder.joinpath(f"{name}.lua") for name in names)

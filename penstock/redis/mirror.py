@@ -3,7 +3,8 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -14,7 +15,7 @@ import sqlalchemy as sa
 
 from penstock.documents import Stage
 from penstock.queue.items import ItemStatus, StatusChange
-from penstock.redis.client import RedisBreaker, call_with_timeout, run_script
+from penstock.redis.client import OpenConnections, RedisBreaker, call_with_timeout, run_script
 from penstock.redis.keys import WAKE_CHANNEL, Queue, add_failure, write_payload
 from penstock.store.database import Tx
 from penstock.store.schema import ACTIVE_ITEM, work_items
@@ -119,6 +120,35 @@ def run_for_jobs(
     return results
 
 
+class Group(NamedTuple):
+    """Jobs that changed alike, of which Redis knows the rest."""
+
+    queue: Queue
+    place: QueuePosition
+    version: str
+    job_ids: list[int]
+
+
+def group_changes(changes: Sequence[StatusChange]) -> tuple[list[Group], list[RedisJob]]:
+    """Claimed and ended jobs in groups, and all others whole: those that Redis cannot know yet,
+    those that are dead, and those that changed more than once."""
+    times = Counter(change.item.id for change in changes)
+    groups: dict[tuple[Stage, QueuePosition, datetime], list[int]] = {}
+    others: list[RedisJob] = []
+    for change in changes:
+        item, place = change.item, _PLACES[change.status]
+        known = times[item.id] == 1 and item.enqueued_at != change.at
+        if known and place in (QueuePosition.CLAIMED, QueuePosition.ENDED):
+            groups.setdefault((item.stage, place, change.at), []).append(item.id)
+        else:
+            others.append(job_of_change(change))
+    return [
+        Group(Queue.of(stage), place, write_version(at), numbers[first : first + BATCH])
+        for (stage, place, at), numbers in groups.items()
+        for first in range(0, len(numbers), BATCH)
+    ], others
+
+
 def write_version(at: datetime) -> str:
     """Microseconds in a fixed number of digits, so that they compare as text."""
     return f"{(at - _EPOCH) // _MICROSECOND:016d}"
@@ -130,6 +160,7 @@ class RedisMirror:
 
     def __init__(self, client: "Redis", *, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
+        self._connections = OpenConnections(client)
         self._breaker = RedisBreaker(
             client,
             "until it can, workers look for work by themselves and the queues in Redis stand still",
@@ -140,16 +171,48 @@ class RedisMirror:
         if not changes or not self._breaker.allows_call():
             return
         try:
-            jobs = [job_of_change(change) for change in changes]
-            send = partial(run_for_jobs, self._client, "apply", jobs)
-            dropped = call_with_timeout(self._client, send)
+            dropped = self._apply(changes)
         except Exception as error:
             # The changes are committed: an error here must not fail the caller.
             self._breaker.failed(error)
             return
         self._breaker.succeeded()
-        for key in chain(*dropped):
+        for key in dropped:
             log.warning("%s in Redis had another type: it was removed", key)
+
+    def _apply(self, changes: Sequence[StatusChange]) -> list[str]:
+        """The keys that had another type."""
+        dropped, unknown = self._call(*group_changes(changes))
+        if unknown:
+            missing = {int(number) for number in unknown}
+            again = [job_of_change(change) for change in changes if change.item.id in missing]
+            dropped += self._call([], again)[0]
+        return dropped
+
+    def _call(self, groups: Sequence[Group], jobs: Sequence[RedisJob]) -> list[list[str]]:
+        """The keys that had another type, and the ids in groups that are not known."""
+        calls = [*_arguments_of_calls(groups, jobs)]
+        if len(calls) == 1 and (found := self._connections.run_script("apply", calls[0])):
+            return [*found]
+        return call_with_timeout(self._client, partial(self._call_all, calls))
+
+    def _call_all(self, calls: Sequence[Sequence[str | int]]) -> list[list[str]]:
+        found = [run_script(self._client, "apply", arguments) for arguments in calls]
+        self._connections.keep_one()
+        return [[*chain(*lists)] for lists in zip(*found, strict=True)]
+
+
+def _arguments_of_calls(
+    groups: Sequence[Group], jobs: Sequence[RedisJob]
+) -> Iterator[list[str | int]]:
+    for number in range(max(len(groups), -(-len(jobs) // BATCH))):
+        some = groups[number : number + 1]
+        arguments: list[str | int] = [len(some)]
+        for queue, place, version, ids in some:
+            arguments += [queue, place, version, len(ids), *ids]
+        for job in jobs[number * BATCH : (number + 1) * BATCH]:
+            arguments += job
+        yield arguments
 
 
 class Waker:

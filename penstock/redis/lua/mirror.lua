@@ -61,10 +61,14 @@ local function read_entry(queue, id)
   return text and parse_entry(id, text) or nil
 end
 
-local function write_entry(job, now)
-  local order = string.format('%s %019d', job.version, job.id)
+local function format_entry(id, job, now)
+  local order = string.format('%s %019d', job.version, id)
   local where = table.concat({ order, now, job.place, job.run_at, job.node, job.payload }, ' ')
-  redis.call('HSET', job.queue .. ':jobs', job.id, where .. '\n' .. job.tenant)
+  return where .. '\n' .. job.tenant
+end
+
+local function write_entry(job, now)
+  redis.call('HSET', job.queue .. ':jobs', job.id, format_entry(job.id, job, now))
 end
 
 local function remove_entry(queue, id, version)
