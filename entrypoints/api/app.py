@@ -11,6 +11,7 @@ from entrypoints.api.bodies import Admit, BodyGuard
 from entrypoints.api.document import complete_document
 from entrypoints.api.loopback import refuse_strangers
 from entrypoints.api.problems import add_problem_handlers, documented
+from entrypoints.api.quick import Settled
 from entrypoints.api.ratelimit import TenantRates
 from entrypoints.api.routers import admin, health, jobs, nodes, runs, search, upload
 from entrypoints.api.tokens import TokenReader
@@ -37,6 +38,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             # requests build it at once.
             intake = opened.intake
             app.state.penstock = opened
+            app.state.settled = Settled()
             with GroupCommit(intake) as app.state.gathering:
                 yield
 

@@ -7,6 +7,7 @@ from fastapi import Depends, Header, Query, Request
 
 from entrypoints.api.loopback import refuse_strangers
 from entrypoints.api.problems import Problem
+from entrypoints.api.quick import Settled
 from entrypoints.api.ratelimit import TenantRates
 from entrypoints.api.tokens import (
     LONGEST_TENANT,
@@ -32,6 +33,11 @@ async def get_app(request: Request) -> App:
 async def get_gathering(request: Request) -> GroupCommit:
     gathering: GroupCommit = request.app.state.gathering
     return gathering
+
+
+async def get_settled(request: Request) -> Settled:
+    settled: Settled = request.app.state.settled
+    return settled
 
 
 async def get_principal(
@@ -96,6 +102,7 @@ def read_tenant(scope: Scope) -> Any:
 
 AppDep = Annotated[App, Depends(get_app)]
 GatheringDep = Annotated[GroupCommit, Depends(get_gathering)]
+SettledDep = Annotated[Settled, Depends(get_settled)]
 Reader = Annotated[Principal, Depends(require(Scope.READ))]
 Writer = Annotated[Principal, Depends(require(Scope.WRITE))]
 Admin = Annotated[Principal, Depends(require(Scope.ADMIN))]

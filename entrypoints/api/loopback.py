@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Collection
+from functools import lru_cache
 
 from starlette.datastructures import Headers
 
@@ -47,6 +48,7 @@ def refuse_other_sites(headers: Headers, allowed: Collection[str] = ()) -> None:
         )
 
 
+@lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
     """Whether a name or an address is this machine's own."""
     if host == "localhost":

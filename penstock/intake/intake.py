@@ -54,7 +54,7 @@ class Intake:
         Raises Overloaded when there is no room for them, and ServiceError when the Redis that has
         to count them does not answer.
         """
-        digest = _digest(new)
+        digest = "" if key is None else _digest(new)
         if key is not None:
             with self.database.read() as tx:
                 known = earlier_answer(tx, tenant_id, key, digest)

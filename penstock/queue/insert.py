@@ -3,7 +3,6 @@
 A stage of a node has at most one active item; a second one is not recorded, or replaces it.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from penstock.queue.items import NO_LEASE, ItemPayload, ItemStatus, NewItem, WorkItem
-from penstock.store.columns import is_storable_json, storable
+from penstock.store.columns import dump_storable
 from penstock.store.database import Tx
 from penstock.store.schema import ACTIVE_ITEM, work_items
 
@@ -106,11 +105,12 @@ def _insert_group(
     """Items that differ in node and payload alone: two parameters for any number of them. Sending
     parameters for each row would cost more than inserting it."""
     if not tx.is_postgres:
-        own = _as_json([item.node_id, item.payload.to_json()] for item in items.values())
-        rows = tx.execute(_sqlite_statement(tuple(values), take_over), {**values, "own": own})
+        own = [[item.node_id, item.payload.to_json()] for item in items.values()]
+        named = {"own": dump_storable(own)}
+        rows = tx.execute(_sqlite_statement(tuple(values), take_over), {**values, **named})
         return [Recorded(items[row.node_id], row.id, row.created_at, row.run_id) for row in rows]
-    payloads = _as_json(item.payload.to_json() for item in items.values())
-    named = {"nodes": ",".join(items), "payloads": payloads}
+    payloads = [item.payload.to_json() for item in items.values()]
+    named = {"nodes": ",".join(items), "payloads": dump_storable(payloads)}
     # One row back, too.
     row = tx.execute(_group_statement(tuple(values), take_over), {**values, **named}).one()
     if row.ids is None:
@@ -120,12 +120,6 @@ def _insert_group(
     run_ids: Sequence[int | None] = row.runs or [values["run_id"]] * count
     new = [items[node_id] for node_id in row.nodes.split(",")]
     return [*map(Recorded._make, zip(new, row.ids, times, run_ids, strict=True))]
-
-
-def _as_json(values: Iterable[Any]) -> str:
-    whole = list(values)
-    text = json.dumps(whole)
-    return text if is_storable_json(text) else json.dumps(storable(whole))
 
 
 def _on_conflict(take_over: bool) -> str:

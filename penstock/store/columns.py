@@ -1,5 +1,6 @@
 """Column types that mean the same on SQLite and Postgres."""
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -52,18 +53,18 @@ class Json(sa.types.TypeDecorator[Any]):
         assert dump is not None, "every dialect has to write JSON as something"
         if dialect.name == "postgresql":
             return lambda value: dump(storable(value))
-        return partial(_dump_storable, dump)
+        return partial(dump_storable, dump=dump)
 
 
-def _dump_storable(dump: Callable[[Any], Any], value: Any) -> Any:
-    """Most values are storable: looking for the others in the text is quicker than in the value."""
+def dump_storable(value: Any, dump: Callable[[Any], Any] = json.dumps) -> Any:
+    """The JSON text of a value, with characters that a database refuses replaced.
+
+    Most values have none: looking for them in the text is quicker than in the value.
+    """
     text = dump(value)
-    return text if text is None or is_storable_json(text) else dump(storable(value))
-
-
-def is_storable_json(text: str) -> bool:
-    """Whether a database accepts this JSON text, written in ASCII, as it is."""
-    return not any(sign in text for sign in _UNSTORABLE_JSON)
+    if text is None or not any(sign in text for sign in _UNSTORABLE_JSON):
+        return text
+    return dump(storable(value))
 
 
 def storable(value: Any) -> Any:

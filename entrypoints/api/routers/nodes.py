@@ -1,9 +1,9 @@
 """Nodes: made, shown, refreshed, deleted."""
 
-from asyncio import wrap_future
+import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Response
+from fastapi import APIRouter, Header, Request, Response
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
@@ -12,17 +12,21 @@ from entrypoints.api.deps import (
     AppDep,
     GatheringDep,
     ReadTenant,
+    SettledDep,
     Writer,
     WriteTenant,
+    get_principal,
+    require,
     tenant_of,
 )
 from entrypoints.api.hidden_paths import node_without_paths
 from entrypoints.api.models import BatchAccepted, BatchIn, BatchResult, NodeAccepted, NodeIn
 from entrypoints.api.problems import Problem, documented, list_faults
-from entrypoints.api.tokens import Principal
+from entrypoints.api.quick import Settled, quick_route
+from entrypoints.api.tokens import Principal, Scope
 from penstock.app import App
 from penstock.errors import PenstockError, UsageError
-from penstock.intake.intake import embed_accepted
+from penstock.intake.intake import GroupCommit, embed_accepted
 from penstock.intake.nodes import Accepted, NewNode
 from penstock.llm.profiles import profile_named
 from penstock.operations.nodes import delete_node as delete
@@ -41,16 +45,56 @@ Key = Annotated[
 ]
 
 
-@router.post("/nodes", responses=documented(413))
+_require_writer = require(Scope.WRITE)
+
+
+async def _create_node_quickly(request: Request) -> Response | None:
+    """The same as `create_node` for a valid body without an idempotency key."""
+    headers, state = request.headers, request.app.state
+    if headers.get("content-type") != "application/json" or "idempotency-key" in headers:
+        return None
+    if not state.penstock.settings.embedding.asynchronous:
+        return None
+    try:
+        body = NodeIn.model_validate(json.loads(await request.body()))
+    except (ValueError, RecursionError):
+        return None
+    caller = await get_principal(request, headers.get("authorization"))
+    principal = await _require_writer(caller)
+    accepted = await _submit(state.gathering, state.settled, principal, body, None)
+    content = json.dumps(accepted.as_json(), separators=(",", ":"))
+    return Response(content, media_type="application/json")
+
+
+async def _submit(
+    gathering: GroupCommit, settled: Settled, principal: Principal, body: NodeIn, key: str | None
+) -> Accepted:
+    tenant_id = tenant_of(principal, body.tenant_id)
+    return await settled.wait(gathering.submit(tenant_id, body.as_new_node(), key))
+
+
 async def create_node(
-    app: AppDep, gathering: GatheringDep, principal: Writer, body: NodeIn, key: Key = None
+    app: AppDep,
+    gathering: GatheringDep,
+    settled: SettledDep,
+    principal: Writer,
+    body: NodeIn,
+    key: Key = None,
 ) -> NodeAccepted:
     """Make a node; embedding and extraction follow as jobs."""
-    tenant_id = tenant_of(principal, body.tenant_id)
-    accepted = await wrap_future(gathering.submit(tenant_id, body.as_new_node(), key))
+    accepted = await _submit(gathering, settled, principal, body, key)
     if not app.settings.embedding.asynchronous:
         (accepted,) = await run_in_threadpool(_embed, app, [accepted])
     return NodeAccepted(**accepted.as_json())
+
+
+router.add_api_route(
+    "/nodes",
+    create_node,
+    methods=["POST"],
+    responses=documented(413),
+    route_class_override=quick_route(_create_node_quickly),
+)
 
 
 @router.post("/nodes/batch", responses=documented(413))
