@@ -11,7 +11,7 @@ from entrypoints.api.bodies import Admit, BodyGuard
 from entrypoints.api.document import complete_document
 from entrypoints.api.loopback import refuse_strangers
 from entrypoints.api.problems import add_problem_handlers, documented
-from entrypoints.api.quick import Settled
+from entrypoints.api.quick import QuickPath, Settled
 from entrypoints.api.ratelimit import TenantRates
 from entrypoints.api.routers import admin, health, jobs, nodes, runs, search, upload
 from entrypoints.api.tokens import TokenReader
@@ -50,6 +50,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(health.router)
     add_problem_handlers(app)
     complete_document(app)
+    app.add_middleware(QuickPath, method="POST", path="/nodes", quick=nodes.create_node_quickly)
     app.add_middleware(
         BodyGuard,
         admit=_admission(app.state.tokens, chosen),

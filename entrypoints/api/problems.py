@@ -108,10 +108,11 @@ def problem_response(
 def add_problem_handlers(app: FastAPI) -> None:
     """Have every error leave as a problem document."""
     for kind in (PenstockError, HTTPException, RequestValidationError, Exception):
-        app.add_exception_handler(kind, _answer)
+        app.add_exception_handler(kind, answer_error)
 
 
-async def _answer(request: Request, error: Exception) -> JSONResponse:
+async def answer_error(request: Request, error: Exception) -> JSONResponse:
+    """The problem document of any error."""
     answer = as_problem(request, error)
     return problem_response(answer.status, answer.detail, headers=answer.headers, **answer.extra)
 

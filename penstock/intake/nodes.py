@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -190,7 +191,8 @@ def record_nodes(
 ) -> list[Accepted]:
     """Record the nodes that a program sends, in their order, and their work items."""
     prepared = [_Prepared(one, new_node_id(), rules.order_of(one)) for one in new]
-    rows = [one.row(rules.profile_of(one.node)) for one in prepared]
+    profile_of = cache(lambda profile, classes: rules.profile_of(NewNode(classes, profile=profile)))
+    rows = [one.row(profile_of(one.node.profile, (*one.node.classes,))) for one in prepared]
     bodies = {one.id: one.node.text for one in prepared if not one.node.has_payload}
     common = {"tenant_id": tenant_id, "created_at": tx.now, "updated_at": tx.now}
     if tx.is_postgres:

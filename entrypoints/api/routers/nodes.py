@@ -22,7 +22,7 @@ from entrypoints.api.deps import (
 from entrypoints.api.hidden_paths import node_without_paths
 from entrypoints.api.models import BatchAccepted, BatchIn, BatchResult, NodeAccepted, NodeIn
 from entrypoints.api.problems import Problem, documented, list_faults
-from entrypoints.api.quick import Settled, quick_route
+from entrypoints.api.quick import Settled
 from entrypoints.api.tokens import Principal, Scope
 from penstock.app import App
 from penstock.errors import PenstockError, UsageError
@@ -48,7 +48,7 @@ Key = Annotated[
 _require_writer = require(Scope.WRITE)
 
 
-async def _create_node_quickly(request: Request) -> Response | None:
+async def create_node_quickly(request: Request, sent: bytes) -> Response | None:
     """The same as `create_node` for a valid body without an idempotency key."""
     headers, state = request.headers, request.app.state
     if headers.get("content-type") != "application/json" or "idempotency-key" in headers:
@@ -56,7 +56,7 @@ async def _create_node_quickly(request: Request) -> Response | None:
     if not state.penstock.settings.embedding.asynchronous:
         return None
     try:
-        body = NodeIn.model_validate(json.loads(await request.body()))
+        body = NodeIn.model_validate(json.loads(sent))
     except (ValueError, RecursionError):
         return None
     caller = await get_principal(request, headers.get("authorization"))
@@ -73,6 +73,7 @@ async def _submit(
     return await settled.wait(gathering.submit(tenant_id, body.as_new_node(), key))
 
 
+@router.post("/nodes", responses=documented(413))
 async def create_node(
     app: AppDep,
     gathering: GatheringDep,
@@ -86,15 +87,6 @@ async def create_node(
     if not app.settings.embedding.asynchronous:
         (accepted,) = await run_in_threadpool(_embed, app, [accepted])
     return NodeAccepted(**accepted.as_json())
-
-
-router.add_api_route(
-    "/nodes",
-    create_node,
-    methods=["POST"],
-    responses=documented(413),
-    route_class_override=quick_route(_create_node_quickly),
-)
 
 
 @router.post("/nodes/batch", responses=documented(413))
