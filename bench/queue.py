@@ -1,16 +1,18 @@
-"""The work queue beside other queues: `python -m bench.queue [--rounds 4] [--without-peers]`.
+"""The work queue beside other queues: `python -m bench.queue [--rounds 5] [--without-peers]`.
 
 No-op jobs, enqueued in bulk and then processed by one worker, on a Postgres, a Valkey and SQLite
 files that the bench starts and removes. Contenders take turns, each in a process of its own on an
 empty store; the best round of each counts. Peers are rq, arq, procrastinate and huey, in
 environments that the bench makes; the floor is the same claims as SQL written by hand.
+
+Then `POST /nodes` beside the same endpoint written bare, how long interrupted documents wait behind
+a backlog, and sixteen worker processes beside four.
 """
 
 import argparse
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,14 +20,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench.pipeline import Target
+from bench.figures import Figure, add_options, report_figures
 from bench.queue_assignment import Assignment
-from bench.queue_contenders import OURS, PEERS, Contender, Kind, Store
+from bench.queue_contenders import OURS, PEERS, Contender, Kind
 from bench.queue_environments import default_cache, ensure_python
-from bench.queue_intake import CLIENTS, load, serving
+from bench.queue_intake import measure_intake
+from bench.queue_processes import measure_processes
+from bench.queue_rescue import measure_rescue
 from bench.queue_servers import Servers, start_servers
 from bench.queue_targets import Board, Result
-from bench.text import print_targets
 
 ROOT = Path(__file__).parents[1]
 PATIENCE_SECONDS = 180
@@ -41,15 +44,14 @@ class Sizes:
     share: float
     """Of the jobs that each contender is given to process."""
     intake: int
+    backlog: int
+    """Before interrupted documents."""
+    drained: int
+    """By several processes."""
 
 
-FULL = Sizes(4, 6_000, 1.0, 10_000)
-QUICK = Sizes(1, 200, 0.05, 200)
-
-
-_OURS_ON_POSTGRES = next(
-    one for one in OURS if one.kind is Kind.OURS and one.store is Store.POSTGRES
-)
+FULL = Sizes(5, 6_000, 1.0, 4_000, 20_000, 12_000)
+QUICK = Sizes(1, 200, 0.05, 200, 500, 1_000)
 
 
 class Session:
@@ -60,25 +62,6 @@ class Session:
         self._sizes = sizes
         self._cache = cache
 
-    def take_in(self) -> list[Target]:
-        """`POST /nodes` by many clients at once, with the counters in the database and in Redis."""
-        targets: list[Target] = []
-        for name, redis_url in (("", None), (" with Redis", self._servers.redis_url)):
-            with (
-                tempfile.TemporaryDirectory(prefix="penstock-intake-") as home,
-                self._servers.open_store(_OURS_ON_POSTGRES) as dsn,
-                serving(dsn, redis_url, Path(home)) as address,
-            ):
-                found = load(address, dsn, self._sizes.intake)
-            told = (
-                f"{found.per_second:.0f} requests/s, p50 {1000 * found.quantile(0.5):.0f} ms, "
-                f"p99 {1000 * found.quantile(0.99):.0f} ms"
-            )
-            targets.append(Target(f"POST /nodes{name}, {CLIENTS} clients", "", told, True))
-            lost = found.lost + found.refused
-            targets.append(Target("accepted and lost, or refused", "0", str(lost), lost == 0))
-        return targets
-
     def race(self, contenders: Sequence[Contender]) -> Board:
         """Every contender once in each round."""
         rates: dict[tuple[Contender, str], list[float]] = {}
@@ -88,6 +71,15 @@ class Session:
                 for figure, rate in self._measure(contender).items():
                     rates.setdefault((contender, figure), []).append(rate)
         return Board([Result(*key, tuple(taken)) for key, taken in rates.items()])
+
+    def measure_others(self) -> list[Figure]:
+        """What only our queue is asked for."""
+        rounds, sizes = self._sizes.rounds, self._sizes
+        return [
+            *measure_intake(self._servers, rounds=rounds, requests=sizes.intake),
+            *measure_rescue(self._servers, rounds=rounds, backlog=sizes.backlog),
+            *measure_processes(self._servers, rounds=rounds, jobs=sizes.drained),
+        ]
 
     def _measure(self, contender: Contender) -> dict[str, float]:
         python = self._python(contender)
@@ -125,10 +117,10 @@ def _run(python: str, module: str, assignment: Assignment) -> dict[str, float]:
 
 def print_rates(board: Board) -> None:
     """Every figure that was taken."""
-    table = Table("who", "what", "jobs/s, best round", "slowest round")
+    table = Table("who", "what", "jobs/s, best round", "median", "slowest round")
     for result in board.results:
-        best, slowest = f"{result.best:,.0f}", f"{result.slowest:,.0f}"
-        table.add_row(result.contender.name, result.figure, best, slowest)
+        shown = [f"{rate:,.0f}" for rate in (result.best, result.median, result.slowest)]
+        table.add_row(result.contender.name, result.figure, *shown)
     console.print(table)
 
 
@@ -138,6 +130,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes: does it run at all?")
     parser.add_argument("--rounds", type=int, help="more of them for a busy machine")
     parser.add_argument("--without-peers", action="store_true", help="only ours and the floor")
+    add_options(parser)
     parser.add_argument("--cache", type=Path, default=default_cache(), help="peers' environments")
     chosen = parser.parse_args()
     sizes = QUICK if chosen.quick else FULL
@@ -146,13 +139,11 @@ def main() -> int:
     with start_servers() as servers:
         session = Session(servers, sizes, chosen.cache)
         board = session.race(contenders)
-        intake = session.take_in()
+        others = session.measure_others()
     print_rates(board)
     if chosen.without_peers:
         console.print("NOT COMPARED with peers, as asked")
-    targets = [*board.judge(), *intake]
-    print_targets(targets)
-    return 0 if all(target.met for target in targets) else 1
+    return report_figures([*board.figures(), *others], chosen)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,35 @@
-"""`POST /nodes` under load: so many clients at once, each sending one node after the other."""
+"""`POST /nodes` under load: so many clients at once, each sending one node after the other.
+
+Beside it the same endpoint written bare, on the same server program and database.
+"""
 
 import asyncio
 import json
 import os
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import sqlalchemy as sa
 
+from bench.figures import Figure
+from bench.queue_contenders import OURS, Kind, Store
+from bench.queue_servers import Servers
 from entrypoints.local.processes import answers_ok, free_port
 from penstock.store.database import Database
 from penstock.store.schema import nodes, work_items
 
+ROOT = Path(__file__).parents[1]
 CLIENTS = 100
+WARM_UP = 2 * CLIENTS
+OVER_BARE = 2.0
+OURS_ALONE, WITH_REDIS, BARE = "POST /nodes", "POST /nodes with Redis", "POST /nodes, bare"
 _BODY = {
     "classes": ["Resume"],
     "props": {"text": "Ada Park. Data engineer with eight years of Python and SQL. " * 8},
@@ -52,26 +64,89 @@ class Intake:
 
 def load(url: str, dsn: str, requests: int) -> Intake:
     """Send so many nodes, and count what became of them."""
+    nodes_before, items_before = _count_stored(dsn)
     began = time.perf_counter()
     answers = asyncio.run(_send_all(url, requests))
     seconds = time.perf_counter() - began
     good = [took for status, took in answers if status == 200]
-    database = Database(dsn)
-    try:
-        with database.read() as tx:
-            stored_nodes = tx.execute(sa.select(sa.func.count()).select_from(nodes)).scalar_one()
-            stored_items = tx.execute(
-                sa.select(sa.func.count(sa.distinct(work_items.c.node_id)))
-            ).scalar_one()
-    finally:
-        database.close()
+    stored_nodes, stored_items = _count_stored(dsn)
     refused = len(answers) - len(good)
-    return Intake(len(good), refused, seconds, good, stored_nodes, stored_items)
+    return Intake(
+        len(good),
+        refused,
+        seconds,
+        good,
+        stored_nodes - nodes_before,
+        stored_items - items_before,
+    )
+
+
+def _count_stored(dsn: str) -> tuple[int, int]:
+    """Nodes, and nodes that have a work item."""
+    with closing(Database(dsn)) as database, database.read() as tx:
+        stored_nodes = tx.execute(sa.select(sa.func.count()).select_from(nodes)).scalar_one()
+        distinct = sa.select(sa.func.count(sa.distinct(work_items.c.node_id)))
+        return stored_nodes, tx.execute(distinct).scalar_one()
+
+
+def measure_intake(servers: Servers, *, rounds: int, requests: int) -> list[Figure]:
+    """Each way of serving once in each round, on an empty database."""
+    contender = next(one for one in OURS if one.kind is Kind.OURS and one.store is Store.POSTGRES)
+    found: dict[str, list[Intake]] = {name: [] for name in (OURS_ALONE, WITH_REDIS, BARE)}
+    for _ in range(rounds):
+        for name, taken in found.items():
+            redis_url = servers.redis_url if name == WITH_REDIS else None
+            with (
+                tempfile.TemporaryDirectory(prefix="penstock-intake-") as home,
+                servers.open_store(contender) as dsn,
+                serving(dsn, redis_url, Path(home), bare=name == BARE) as address,
+            ):
+                # What is built at the first request is not of interest.
+                load(address, dsn, WARM_UP)
+                taken.append(load(address, dsn, requests))
+    return [
+        _over_bare("intake_over_bare", OURS_ALONE, found, wanted=OVER_BARE),
+        _over_bare("intake_with_redis_over_bare", WITH_REDIS, found),
+        *[_latency(name, taken) for name, taken in found.items()],
+        _lost([one for name in (OURS_ALONE, WITH_REDIS) for one in found[name]]),
+    ]
+
+
+def _over_bare(
+    key: str, name: str, found: Mapping[str, Sequence[Intake]], wanted: float | None = None
+) -> Figure:
+    ours, bare = ([one.per_second for one in found[which]] for which in (name, BARE))
+    what = f"{name}, {CLIENTS} clients, over the endpoint written bare"
+    return Figure.ratio(f"queue.{key}", what, ours, bare, wanted=wanted, unit="requests/s")
+
+
+def _latency(name: str, taken: Sequence[Intake]) -> Figure:
+    p50, p99 = (
+        statistics.median(1000 * one.quantile(share) for one in taken) for share in (0.5, 0.99)
+    )
+    key = name.lower().replace("post /nodes", "intake").replace(", ", "_").replace(" ", "_")
+    what = f"{name}, {CLIENTS} clients, p99"
+    return Figure(f"queue.{key}_p99", what, p99, unit="ms", detail=f"p50 {p50:.0f} ms; medians")
+
+
+def _lost(taken: Sequence[Intake]) -> Figure:
+    lost = sum(one.lost + one.refused for one in taken)
+    accepted = sum(one.accepted for one in taken)
+    return Figure(
+        "queue.intake_lost",
+        "accepted nodes that were lost, or refused ones",
+        lost,
+        unit="",
+        wanted=0,
+        lower_is_better=True,
+        detail=f"of {accepted:,}",
+    )
 
 
 @contextmanager
-def serving(dsn: str, redis_url: str | None, home: Path) -> Iterator[str]:
-    """`penstock serve` with limits that the load stays below; it ends with the block."""
+def serving(dsn: str, redis_url: str | None, home: Path, *, bare: bool = False) -> Iterator[str]:
+    """`penstock serve` with limits that the load stays below, or the bare endpoint; it ends with
+    the block."""
     port = free_port()
     environment = os.environ | {
         "PENSTOCK_DSN": dsn,
@@ -81,9 +156,12 @@ def serving(dsn: str, redis_url: str | None, home: Path) -> Iterator[str]:
     }
     if redis_url is not None:
         environment["REDIS_URL"] = redis_url
-    command = [sys.executable, "-m", "entrypoints.cli.main", "serve", "--port", str(port)]
+    ours = ["entrypoints.cli.main", "serve", "--port", str(port)]
+    served = ["bench.queue_intake_bare", str(port)] if bare else ours
     with (home / "serve.log").open("w") as log:
-        server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        server = subprocess.Popen(
+            [sys.executable, "-m", *served], cwd=ROOT, env=environment, stdout=log, stderr=log
+        )
     try:
         _wait_until_up(port, server)
         yield f"127.0.0.1:{port}"
