@@ -50,7 +50,7 @@ class Sizes:
     """By several processes."""
 
 
-FULL = Sizes(5, 6_000, 1.0, 4_000, 20_000, 12_000)
+FULL = Sizes(5, 6_000, 1.0, 4_000, 20_000, 30_000)
 QUICK = Sizes(1, 200, 0.05, 200, 500, 1_000)
 
 
