@@ -286,6 +286,24 @@ def test_starting_marks_the_item_and_its_node(desk: Desk) -> None:
     assert read_node(desk.database, node_id).extraction_status == "processing"
 
 
+def test_a_claim_starts_what_is_begun_at_once_and_nothing_else(desk: Desk) -> None:
+    with at(desk.database) as tx:
+        node_id = add_node(tx)
+    begun, waiting = desk.enqueue(make_item(node_id, Stage.EMBED), make_item())
+    claim = desk.later(2).claim(
+        begins=lambda items: [item for item in items if item.stage is Stage.EMBED]
+    )
+    assert claim.started == {begun}
+    assert desk.row(begun).started_at == NOON + timedelta(seconds=2)
+    assert desk.row(waiting).started_at is None
+    assert read_node(desk.database, node_id).embedding_status == "processing"
+    swept = desk.later(61).sweep()
+    assert ([item.id for item in swept.rescued], [item.id for item in swept.freed]) == (
+        [begun],
+        [waiting],
+    )
+
+
 def test_a_completed_item_keeps_its_outcome_and_gives_up_its_lease(desk: Desk) -> None:
     [item_id] = desk.enqueue(make_item())
     claim = desk.claim()
