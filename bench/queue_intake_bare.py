@@ -20,7 +20,6 @@ from fastapi import FastAPI, Request
 from pydantic import BaseModel
 
 DSN = "PENSTOCK_DSN"
-# With more of them, requests wait for a core instead of a connection.
 CONNECTIONS = 8
 _NODE = (
     "INSERT INTO nodes (id, tenant_id, external_id, media_type, metadata, fields, given, "
