@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,7 +16,7 @@ from penstock.llm.prompts import (
     prepare_request,
 )
 from penstock.queue.items import NewItem
-from penstock.settings import load_settings
+from penstock.settings import Settings
 from penstock.store.database import Tx, new_node_id
 from penstock.store.schema import nodes, texts, work_items
 
@@ -52,23 +51,23 @@ def make_bodies(count: int, seed: int) -> list[dict[str, Any]]:
     return bodies
 
 
-def lay_in(home: Path, count: int, seed: int) -> None:
-    """Documents whose text is known and whose next stage is `extract`, in a home of their own."""
-    with open_app(load_settings(home=home)) as app, app.database.write() as tx:
+def lay_in(settings: Settings, count: int, seed: int) -> None:
+    """Documents whose text is known and whose next stage is `extract`."""
+    with open_app(settings) as app, app.database.write() as tx:
         ids = [_add_document(tx, text) for text in make_texts(count, seed)]
         items = [NewItem(_TENANT, node_id, Stage.EXTRACT) for node_id in ids]
         app.queue.enqueue(tx, items)
 
 
-def read_end(home: Path) -> tuple[int, float]:
-    """How many documents are extracted and embedded, and the time of the last transaction."""
+def read_end(settings: Settings) -> tuple[int, float]:
+    """How many documents are extracted and embedded, and the time of the last transaction, if any."""
     ready = sa.select(sa.func.count()).where(
         nodes.c.extraction_status == "ready", nodes.c.embedding_status == "ready"
     )
-    with open_app(load_settings(home=home)) as app, app.database.read() as tx:
+    with open_app(settings) as app, app.database.read() as tx:
         count = tx.execute(ready).scalar_one()
         last = tx.execute(sa.select(sa.func.max(work_items.c.finished_at))).scalar_one()
-    return count, last.timestamp()
+    return count, last.timestamp() if last else 0.0
 
 
 def _add_document(tx: Tx, text: str) -> str:

@@ -46,6 +46,10 @@ class Standin:
         )
         self.url = str(self._read()["url"])
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def __enter__(self) -> Self:
         return self
 

@@ -99,9 +99,13 @@ class Ledger(Protocol):
         """Around a call that will cost about so much. Entering raises BudgetSpent when the calls
         of this document's run have used up its budget, CallNotNeeded when the run has ended."""
 
-    def record(self, request: ExtractionRequest, call: ModelCall) -> None: ...
+    def record(
+        self, request: ExtractionRequest, call: ModelCall, answer: Extraction | None = None
+    ) -> None:
+        """A call, and in the same transaction the answer it gave, if that is taken."""
 
-    def keep(self, request: ExtractionRequest, answer: Extraction) -> None: ...
+    def keep(self, request: ExtractionRequest, answer: Extraction) -> None:
+        """An answer that is taken after its call was recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +214,6 @@ class ModelChain:
         except CallNotNeeded as ended:
             return Fault(ErrorClass.UNAVAILABLE, str(ended))
         if found is not None:
-            self._ledger.keep(request, found)
             return found
         if not attempt.failures:
             # Every model turned out to be missing: the second time this raises StagePaused.
@@ -226,6 +229,8 @@ class ModelChain:
         if attempt.failures and attempt.unanswered:
             message = "; ".join(attempt.failures)
             self._caller.record_no_answer(message, unreachable=attempt.unreachable)
+        if attempt.usable is not None:
+            self._ledger.keep(attempt.request, attempt.usable)
         return attempt.usable
 
     def _try_model(self, model: str, attempt: _Attempt) -> Extraction | None:
@@ -260,8 +265,9 @@ class ModelChain:
     def _judge(self, model: str, attempt: _Attempt, reply: ModelReply) -> Extraction | None:
         s = self._settings
         judged = judge_answer(attempt.prepared.profile, reply.content, s.caps, s.threshold)
-        self._record(model, attempt, reply, judged.reason or ACCEPTED)
+        call = self._call_of(model, attempt, reply, judged.reason or ACCEPTED)
         if judged.fields is None or judged.confidence is None:
+            self._ledger.record(attempt.request, call)
             attempt.add_failure(str(judged.reason), f"{model}: {judged.reason}")
             return None
         found = Extraction(
@@ -272,6 +278,7 @@ class ModelChain:
             fallback_reason=attempt.fallback_reason,
             marks=attempt.prepared.marks,
         )
+        self._ledger.record(attempt.request, call, found if judged.reason is None else None)
         if judged.reason is None:
             log.info(
                 "Extraction succeeded with %s model: node %s, model %s",
@@ -308,12 +315,17 @@ class ModelChain:
             return self._caller.call(model, attempt.prepared, max_tokens)
 
     def _record(self, model: str, attempt: _Attempt, reply: ModelReply, outcome: str) -> None:
+        self._ledger.record(attempt.request, self._call_of(model, attempt, reply, outcome))
+
+    def _call_of(
+        self, model: str, attempt: _Attempt, reply: ModelReply, outcome: str
+    ) -> ModelCall:
         prompt, completion = reply.prompt_tokens, reply.completion_tokens
         cached = reply.cached_tokens
         cost_usd = cost_of(self._settings.prices, model, prompt, completion, cached)
         call = ModelCall(model, prompt, completion, reply.seconds, cost_usd, outcome, cached)
         attempt.calls.append(call)
-        self._ledger.record(attempt.request, call)
+        return call
 
     def _usable_models(self) -> list[str]:
         now = time.monotonic()

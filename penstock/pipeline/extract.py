@@ -273,7 +273,9 @@ class StoreLedger:
             with self._lock:
                 self._under_way[run_id] -= about_usd
 
-    def record(self, request: ExtractionRequest, call: ModelCall) -> None:
+    def record(
+        self, request: ExtractionRequest, call: ModelCall, answer: Extraction | None = None
+    ) -> None:
         with self._database.write() as tx:
             row = {
                 "tenant_id": request.tenant_id,
@@ -283,6 +285,8 @@ class StoreLedger:
             }
             values = {one.name: getattr(call, one.name) for one in fields(call)}
             tx.execute(sa.insert(model_calls), row | values)
+            if answer is not None:
+                self._keep(tx, request, answer)
         if request.run_id is not None:
             with self._lock:
                 if request.run_id in self._runs:
@@ -290,8 +294,11 @@ class StoreLedger:
 
     def keep(self, request: ExtractionRequest, answer: Extraction) -> None:
         with self._database.write() as tx:
-            insert = tx.insert(extractions).on_conflict_do_nothing()
-            tx.execute(insert, _answer_row(tx, request, answer, self._version))
+            self._keep(tx, request, answer)
+
+    def _keep(self, tx: Tx, request: ExtractionRequest, answer: Extraction) -> None:
+        row = _answer_row(tx, request, answer, self._version)
+        tx.execute(tx.insert(extractions).on_conflict_do_nothing(), row)
 
     def _read_run(self, run_id: int) -> _RunState:
         with self._lock:

@@ -13,18 +13,19 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from penstock.documents import ExtractionRequest, Stage
-from penstock.errors import BudgetSpent, ErrorClass, StagePaused
+from penstock.documents import Extraction, ExtractionRequest, ModelCall, Stage
+from penstock.errors import BudgetSpent, ErrorClass, StagePaused, StoreError
 from penstock.llm import caller, profiles
 from penstock.llm.profiles import DocumentFields
 from penstock.llm.ratelimit import RateHeaders
+from penstock.pipeline.extract import StoreLedger
 from penstock.pipeline.steps import ExtractionResult
 from penstock.queue.items import ItemStatus, Outcome
 from penstock.retry import CircuitBreaker
 from penstock.runs.run import RunStatus
 from penstock.search.nodes import show_node
-from penstock.store.database import Database
-from penstock.store.schema import extractions, metadata, work_items
+from penstock.store.database import Database, new_node_id
+from penstock.store.schema import extractions, metadata, model_calls, work_items
 from penstock.testing import (
     Answer,
     GroqServer,
@@ -678,6 +679,20 @@ def test_every_call_is_recorded_and_summed_by_run_tenant_and_model(
     assert place.spending().cost_usd == pytest.approx(
         first.spending.cost_usd + second.spending.cost_usd
     )
+
+
+def test_a_call_and_the_answer_it_gave_are_recorded_together_or_not_at_all(
+    database: Database,
+) -> None:
+    ledger = StoreLedger(database, "1.0.0", None)
+    request = ExtractionRequest("text", "resume", key="k", tenant_id=TENANT, node_id=new_node_id())
+    call = ModelCall(PRIMARY, 1, 1, 0.1, 0.0, "accepted", 0)
+    with pytest.raises(StoreError):
+        ledger.record(request, call, Extraction({"unstorable": object()}, 0.9, PRIMARY))
+    assert read_rows(database, model_calls, extractions) == []
+    ledger.record(request, call, Extraction({"title": "Welder"}, 0.9, PRIMARY))
+    recorded = [row[0] for row in read_rows(database, model_calls, extractions)]
+    assert recorded == ["model_calls", "extractions"]
 
 
 @pytest.mark.parametrize(

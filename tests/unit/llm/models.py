@@ -73,8 +73,12 @@ class RecordingLedger:
             self.allowed -= 1
         yield
 
-    def record(self, request: ExtractionRequest, call: ModelCall) -> None:
+    def record(
+        self, request: ExtractionRequest, call: ModelCall, answer: Extraction | None = None
+    ) -> None:
         self.calls.append((request, call))
+        if answer is not None:
+            self.keep(request, answer)
 
     def keep(self, request: ExtractionRequest, answer: Extraction) -> None:
         self.kept.append((request, answer))
