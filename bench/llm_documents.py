@@ -60,7 +60,7 @@ def lay_in(settings: Settings, count: int, seed: int) -> None:
 
 
 def read_end(settings: Settings) -> tuple[int, float]:
-    """How many documents are extracted and embedded, and the time of the last transaction, if any."""
+    """How many documents are extracted and embedded, and when the last item was finished."""
     ready = sa.select(sa.func.count()).where(
         nodes.c.extraction_status == "ready", nodes.c.embedding_status == "ready"
     )

@@ -1,11 +1,14 @@
 """What the bench of model calls wants of the figures it takes."""
 
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bench.figures import Figure
 from bench.llm_standin import Served
+from bench.llm_up import Drained
 from bench.measure import Measured
-from bench.pipeline import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,56 +46,92 @@ class Processed:
 
 
 def judge_throughput(
-    documents: int, ideal_seconds: float, bare: list[Measured], paths: list[Processed]
-) -> list[Target]:
-    """The whole path against a client that does nothing but ask; the best round of each."""
-    bare_seconds = min(one.seconds for one in bare)
-    path = min(paths, key=lambda one: one.seconds)
-    ratio = bare_seconds / path.seconds
-    asking = path.committed_at - path.served.first_at
+    documents: int, bare: Sequence[Measured], paths: Sequence[Processed]
+) -> list[Figure]:
+    """The whole path against a client that does nothing but ask."""
+    bare_rates = [documents / one.seconds for one in bare]
+    rates = [documents / one.seconds for one in paths]
+    whole = [documents / one.whole_seconds for one in paths]
     return [
-        _told("bare httpx", documents, bare_seconds, ideal_seconds),
-        _told("process, from claim to end of drain", documents, path.seconds, ideal_seconds),
-        _told("process, from first request to last commit", documents, asking, ideal_seconds),
-        _told("process, the whole flow run", documents, path.whole_seconds, ideal_seconds),
-        Target("process over bare httpx", "≥ 0.97 ×", f"{ratio:.3f} ×", ratio >= 0.97),
+        Figure.ratio(
+            "llm.process_over_httpx",
+            "process, from claim to end of drain, over bare httpx",
+            rates,
+            bare_rates,
+            wanted=0.97,
+        ),
+        Figure.ratio(
+            "llm.whole_flow_over_httpx", "the whole flow run over bare httpx", whole, bare_rates
+        ),
     ]
 
 
-def judge_limit(ours: Served, sdk: Served, given_up: int, per_second: float) -> list[Target]:
+def judge_installation(ceiling_per_second: float, drained: Sequence[Drained]) -> list[Figure]:
+    """A flow run on `penstock up` against what the model's latency allows."""
+    rates = [one.documents / one.seconds for one in drained]
+    best, median = max(rates), statistics.median(rates)
+    detail = (
+        f"{best:.1f} of {ceiling_per_second:.1f} documents/s; "
+        f"median {median / ceiling_per_second:.3f}; {len(rates)} rounds"
+    )
+    share = best / ceiling_per_second
+    what = "process on penstock up, of what the model's latency allows"
+    return [Figure("llm.up_share_of_ceiling", what, share, wanted=0.93, detail=detail)]
+
+
+def judge_limit(ours: Served, sdk: Served, given_up: int, per_second: float) -> list[Figure]:
     """How much of what the limit allows is used, and how often it is run into."""
     reached, refused = _share_of_allowed(ours, per_second), ours.refused_share
-    told = f"{sdk.answered} answered, {given_up} given up after {sdk.refused} × 429"
+    what = f"of {per_second:g} requests/s, used"
+    beside = (
+        f"{ours.answered} answered, {ours.refused} × 429; the SDK's own retries: {sdk.answered} "
+        f"answered, {given_up} given up after {sdk.refused} × 429"
+    )
     return [
-        Target(f"of {per_second:g} requests/s, used", "≥ 95 %", f"{reached:.1%}", reached >= 0.95),
-        Target("calls answered 429", "< 2 %", f"{refused:.1%}", refused < 0.02),
-        Target("the SDK's own retries", "", told, True),
+        Figure("llm.limit_used", what, 100 * reached, "%", wanted=95, detail=beside),
+        Figure(
+            "llm.limit_refused",
+            "calls answered 429",
+            100 * refused,
+            "%",
+            wanted=2,
+            lower_is_better=True,
+        ),
     ]
 
 
-def judge_share(documents: int, direct: list[Processed], flow: list[Processed]) -> list[Target]:
+def judge_share(
+    documents: int, direct: Sequence[Processed], flow: Sequence[Processed]
+) -> list[Figure]:
     """What tasks cost, where no waiting for a model hides it: the whole elapsed time counts, so
     also what the worker waits for the Prefect server and loses to it on the same cores."""
     elapsed = min(one.seconds for one in flow) - min(one.seconds for one in direct)
     cpu = min(map(_cpu_seconds, flow)) - min(map(_cpu_seconds, direct))
-    each_ms, cpu_ms = elapsed / documents * 1000, cpu / documents * 1000
+    median = statistics.median(one.seconds for one in flow) - statistics.median(
+        one.seconds for one in direct
+    )
+    detail = (
+        f"median {1_000 * median / documents:.1f} ms; {1_000 * cpu / documents:.1f} ms of it "
+        f"processor time in the worker; {len(flow)} rounds"
+    )
     return [
-        Target("Prefect's share, each document", "< 10 ms", f"{each_ms:.1f} ms", each_ms < 10),
-        Target("of it processor time in the worker", "", f"{cpu_ms:.1f} ms", True),
+        Figure(
+            "llm.prefect_share",
+            "Prefect's share, each document",
+            1_000 * elapsed / documents,
+            "ms",
+            wanted=10,
+            lower_is_better=True,
+            detail=detail,
+        )
     ]
 
 
-def judge_memory(few: list[Processed], many: Processed) -> Target:
+def judge_memory(few: Sequence[Processed], many: Processed) -> Figure:
     """The worker's highest memory over many documents, less that over few."""
     growth = many.measured.peak_mb - max(one.measured.peak_mb for one in few)
     what = f"memory growth from {few[0].served.answered:,} to {many.served.answered:,}"
-    return Target(what, "< 50 MB", f"{growth:.0f} MB", growth < 50)
-
-
-def _told(what: str, documents: int, seconds: float, ideal_seconds: float) -> Target:
-    share = ideal_seconds / seconds
-    measured = f"{seconds:.2f} s, {documents / seconds:.1f} documents/s, {share:.1%} of the ideal"
-    return Target(what, "", measured, True)
+    return Figure("llm.memory_growth", what, growth, "MB", wanted=50, lower_is_better=True)
 
 
 def _share_of_allowed(served: Served, per_second: float) -> float:

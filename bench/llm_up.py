@@ -76,7 +76,9 @@ class RunningInstallation:
         spent = spent_between(cpu, read_cpu(self.families))
         after, ended_at = read_end(self.settings)
         if after - before != documents:
-            raise SystemExit(f"{after - before} of {documents} documents are ready: no time to tell")
+            raise SystemExit(
+                f"{after - before} of {documents} documents are ready: no time to tell"
+            )
         _wait(lambda: self._has_ended(flow_run.id), _START_SECONDS, "the flow run to end")
         cpu_ms = {name: 1_000 * used / documents for name, used in spent.families.items()}
         seconds = ended_at - claimed_at
@@ -137,9 +139,7 @@ def _connected(
     state: SupervisorState, home: Path, standin: Standin
 ) -> Iterator[RunningInstallation]:
     servers = state.environment
-    settings = load_settings(
-        home=home, dsn=servers["PENSTOCK_DSN"], redis_url=servers["REDIS_URL"]
-    )
+    settings = load_settings(home=home, dsn=servers["PENSTOCK_DSN"], redis_url=servers["REDIS_URL"])
     families = {
         part.name: Family(part.process.pid) for part in state.parts if part.process is not None
     }

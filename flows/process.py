@@ -1,5 +1,7 @@
 """Flow `process`: works on due items, together with any number of other workers."""
 
+import gc
+
 from prefect import flow
 from prefect.runtime import flow_run
 
@@ -32,6 +34,10 @@ def process(
         processor = app.processor(steps, tuple(stages or Stage))
         worker = app.worker(processor, heartbeat)
         worker.sweep()
+        # What is loaded by now stays. Looking through it for garbage takes a tenth of a second each
+        # time, in which no answer of a model is read.
+        gc.collect(1)
+        gc.freeze()
         with app.waker(worker.wake):
             worker.run(lambda: not forever)
         return heartbeat.items_completed

@@ -210,7 +210,8 @@ class App:
         from penstock.rules import RulesExtractor
 
         if self.settings.asks_models:
-            return build_model_chain(self.settings, self.database, self.redis, UNCAPPED)
+            chain = (self.settings, self.database, self.redis, UNCAPPED)
+            return build_model_chain(*chain, meanwhile=self._begin_loading_embedder)
         max_chars = self.settings.extraction.max_input_chars
         return RulesExtractor(UNCAPPED, max_chars, children=self.children)
 
@@ -263,8 +264,13 @@ class App:
 
     def warm_up(self) -> None:
         """Begin in the background what takes a second each: a process that is about to ingest has
-        other things to load meanwhile."""
+        other things to load meanwhile. The embedder would keep the first requests to models waiting
+        and is loaded while these are answered."""
         self.children.warm_up()
+        if not self.settings.asks_models:
+            self._begin_loading_embedder()
+
+    def _begin_loading_embedder(self) -> None:
         threading.Thread(target=self._load_embedder, name="penstock-warm-up", daemon=True).start()
 
     def _load_embedder(self) -> None:
@@ -537,9 +543,13 @@ def open_app(settings: Settings | None = None, *, timeout_seconds: float = 30.0)
 
 
 def build_model_chain(
-    settings: Settings, database: Database, redis: "Redis | None", caps: "Caps"
+    settings: Settings,
+    database: Database,
+    redis: "Redis | None",
+    caps: "Caps",
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> "ModelChain":
-    """The chain of models: primary, then fallback."""
+    """The chain of models: primary, then fallback; `meanwhile` as for `ModelChain`."""
     from penstock.llm.caller import ModelCaller
     from penstock.llm.chain import ChainSettings, ModelChain, price_table
     from penstock.llm.groq import build_groq_client
@@ -579,7 +589,7 @@ def build_model_chain(
         concurrency=limits.concurrency,
     )
     most = settings.max_cost_usd_per_run
-    return ModelChain(chain, caller, StoreLedger(database, limits.version, most))
+    return ModelChain(chain, caller, StoreLedger(database, limits.version, most), meanwhile)
 
 
 def _rate_limit(redis: "Redis | None") -> "RateLimit":

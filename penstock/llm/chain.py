@@ -5,7 +5,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -160,10 +160,19 @@ class _Attempt:
 class ModelChain:
     """An extractor that calls models; see `penstock.llm.prompts.Extractor`."""
 
-    def __init__(self, settings: ChainSettings, caller: ModelCaller, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        settings: ChainSettings,
+        caller: ModelCaller,
+        ledger: Ledger,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`meanwhile` is called once, when the first requests are under way: while models answer,
+        there is time to load what comes next. It must not block."""
         self._settings = settings
         self._caller = caller
         self._ledger = ledger
+        self._meanwhile: Callable[[], None] | None = meanwhile
         self._lock = threading.Lock()
         self._not_found: dict[str, tuple[float, str]] = {}
         self._threads = ThreadPoolExecutor(
@@ -184,6 +193,9 @@ class ModelChain:
             self._submit(request, one) if isinstance(one, PreparedRequest) else one
             for request, one in zip(requests, prepared, strict=True)
         ]
+        meanwhile, self._meanwhile = self._meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
         _wait_for([one for one in outcomes if isinstance(one, Future)])
         return [one.result() if isinstance(one, Future) else one for one in outcomes]
 
@@ -317,9 +329,7 @@ class ModelChain:
     def _record(self, model: str, attempt: _Attempt, reply: ModelReply, outcome: str) -> None:
         self._ledger.record(attempt.request, self._call_of(model, attempt, reply, outcome))
 
-    def _call_of(
-        self, model: str, attempt: _Attempt, reply: ModelReply, outcome: str
-    ) -> ModelCall:
+    def _call_of(self, model: str, attempt: _Attempt, reply: ModelReply, outcome: str) -> ModelCall:
         prompt, completion = reply.prompt_tokens, reply.completion_tokens
         cached = reply.cached_tokens
         cost_usd = cost_of(self._settings.prices, model, prompt, completion, cached)
