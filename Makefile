@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 FIND_BROWSER := { command -v chromium || command -v chromium-browser || command -v google-chrome; } > /dev/null
+FIND_PGBOUNCER := { command -v pgbouncer || test -x /usr/sbin/pgbouncer; } > /dev/null
 PACKAGES := penstock flows tasks blocks deployments entrypoints
 WORKERS ?= 3
 # Pytest keeps what it has made of the test modules; without that, collecting takes twice as long.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup browser demo test test-quick soak check reference bench bench-report clean
+.PHONY: setup browser pgbouncer demo test test-quick soak check reference bench bench-report clean
 
 setup: $(READY)
 
@@ -31,8 +32,14 @@ browser:
 	@$(FIND_BROWSER) || { apt-get update -qq && apt-get install -y -qq chromium; } > /dev/null 2>&1 || true
 	@$(FIND_BROWSER) || echo "NO BROWSER on this machine, and none can be installed: tests of pages are skipped"
 
+# Working behind a pooler is tested with a real one.
+pgbouncer:
+	@$(FIND_PGBOUNCER) || echo "installing PgBouncer, for the tests behind a pooler (once) ..."
+	@$(FIND_PGBOUNCER) || { apt-get update -qq && apt-get install -y -qq pgbouncer; } > /dev/null 2>&1 || true
+	@$(FIND_PGBOUNCER) || echo "NO PGBOUNCER on this machine, and none can be installed: tests behind a pooler are skipped"
+
 # The whole suite. More workers than cores: many tests wait for a lease, a poll or a signal.
-test: setup browser
+test: setup browser pgbouncer
 	$(VENV)/bin/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 
 # What needs no server, browser or process: after each edit.

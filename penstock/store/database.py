@@ -104,7 +104,13 @@ class Database:
         if self.is_sqlite:
             self.engine = _open_sqlite(url, timeout_seconds)
         else:
-            self.engine = _open_postgres(url, max(idle_seconds, _LEAST_IDLE_SECONDS))
+            self.engine = _open_postgres(url)
+        # For this transaction alone: behind a pooler, the next one may have another session.
+        idle_ms = round(1000 * max(idle_seconds, _LEAST_IDLE_SECONDS))
+        self._begin_postgres = (
+            f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {idle_ms}; "
+            "SELECT clock_timestamp()"
+        )
         # SQLite has one writer; queueing our own threads here beats its sleep-and-retry.
         self._writer: AbstractContextManager[Any] = (
             threading.RLock() if self.is_sqlite else nullcontext()
@@ -164,7 +170,10 @@ class Database:
 
     def _begin_at(self, connection: sa.Connection) -> datetime:
         """Begin a transaction; the time by the database's clock. Postgres is asked for both in one
-        round trip, which is why the driver leaves transactions to us."""
+        round trip, which is why the driver leaves transactions to us.
+
+        A process that was halted or cut off in a transaction must not keep its locks from the
+        worker that takes over its work, so Postgres ends one that is idle for long."""
         if self.is_sqlite:
             connection.begin()
             return datetime.now(UTC)
@@ -172,11 +181,12 @@ class Database:
 
         driver: Any = connection.connection.dbapi_connection
         try:
-            answers = driver.execute("BEGIN; SELECT clock_timestamp()")
+            answers = driver.execute(self._begin_postgres)
         except DriverError as error:
             connection.invalidate(error)
             raise OperationalError("BEGIN", None, error, connection_invalidated=True) from error
-        answers.nextset()
+        while answers.nextset():
+            pass
         now: datetime = answers.fetchone()[0]
         return now.astimezone(UTC)
 
@@ -187,13 +197,18 @@ class Database:
             connection.exec_driver_sql("COMMIT")
 
 
-def _open_postgres(url: str, idle_seconds: float) -> sa.Engine:
-    """A process that was halted or cut off in a transaction must not keep its locks from the worker
-    that takes over its work; transactions are short here."""
+def _open_postgres(url: str) -> sa.Engine:
     engine = sa.create_engine(url, pool_size=8, max_overflow=24, isolation_level="AUTOCOMMIT")
-    limit = f"SET idle_in_transaction_session_timeout = {round(1000 * idle_seconds)}"
-    sa.event.listen(engine, "connect", lambda driver, _: driver.execute(limit))
+    sa.event.listen(engine, "connect", _prepare_nothing_behind_pooler)
     return engine
+
+
+def _prepare_nothing_behind_pooler(connection: Any, _: object) -> None:
+    """A pooler, such as PgBouncer, gives each transaction a session that may not know what another
+    one has prepared. It introduces itself with a process id that is not the session's."""
+    (backend_pid,) = connection.execute("SELECT pg_backend_pid()").fetchone()
+    if backend_pid != connection.info.backend_pid:
+        connection.prepare_threshold = None
 
 
 def _open_sqlite(url: str, timeout_seconds: float) -> sa.Engine:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -158,11 +158,26 @@ def _one_migrator(database: Database) -> Iterator[None]:
             yield
         return
     with database.engine.connect() as connection:
-        # Polled: a connection that waits inside a statement keeps an index from being built.
-        ask = sa.text("SELECT pg_try_advisory_lock(:key)")
-        while not connection.execute(ask, {"key": _MIGRATION_LOCK}).scalar_one():
+        driver: Any = connection.connection.dbapi_connection
+        while not _take_lock(driver):
+            driver.execute("ROLLBACK")
             time.sleep(_LOOK_SECONDS)
         try:
             yield
         finally:
-            connection.execute(sa.text("SELECT pg_advisory_unlock(:key)"), {"key": _MIGRATION_LOCK})
+            driver.execute("ROLLBACK")
+
+
+def _take_lock(driver: Any) -> bool:
+    """A lock of a transaction, which a pooler keeps in one session.
+
+    Asked for in one message without parameters: after any other, the transaction would keep a
+    snapshot, which keeps indexes from being built. Building them takes long, hence no limit.
+    """
+    answers = driver.execute(
+        "BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0; "
+        f"SELECT pg_try_advisory_xact_lock({_MIGRATION_LOCK})"
+    )
+    while answers.nextset():
+        pass
+    return bool(answers.fetchone()[0])
