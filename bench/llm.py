@@ -37,6 +37,7 @@ from entrypoints.local.prefect_server import PrefectServer
 from penstock.settings import load_settings
 
 CONCURRENCY = 16
+UP = "up"
 console = Console(highlight=False, soft_wrap=True)
 
 
@@ -153,7 +154,7 @@ PARTS: dict[str, Callable[[Session, Sizes], list[Figure]]] = {
     "httpx": race,
     "limit": limit,
     "tasks": strip,
-    "up": serve,
+    UP: serve,
 }
 
 
@@ -180,16 +181,21 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"no part is called {', '.join(sorted(unknown))}")
-    sizes = QUICK if options.quick else FULL
+    sizes, wanted = QUICK if options.quick else FULL, options.parts or PARTS
     figures: list[Figure] = []
     with (
         tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder,
-        prefect_environment(Path(folder) / "server") as prefect,
         Standin() as standin,
     ):
-        session = Session(Path(folder), standin, dict(os.environ) | prefect)
-        for part in options.parts or PARTS:
-            figures += PARTS[part](session, sizes)
+        session = Session(Path(folder), standin, dict(os.environ))
+        if alone := [part for part in wanted if part != UP]:
+            with prefect_environment(session.folder / "server") as prefect:
+                session.environment |= prefect
+                for part in alone:
+                    figures += PARTS[part](session, sizes)
+        # After the Prefect server above has ended: an installation has its own.
+        if UP in wanted:
+            figures += PARTS[UP](session, sizes)
     return report_figures(figures, options)
 
 

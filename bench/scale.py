@@ -14,11 +14,10 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from bench.pipeline import Target
+from bench.figures import Figure, add_options, report_figures
 from bench.scaling import calls, costs, overhead, throughput
 from bench.scaling.crews import FLOW, WORKER
 from bench.scaling.installation import Installation, open_installation
-from bench.text import print_targets
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -33,7 +32,7 @@ class Sizes:
     flows: bool
 
 
-def measure_workers(place: Installation, sizes: Sizes) -> list[Target]:
+def measure_workers(place: Installation, sizes: Sizes) -> list[Figure]:
     """Crews take turns in every round, so that a busy machine is busy for all of them."""
     worked = []
     for _ in range(sizes.rounds):
@@ -52,7 +51,7 @@ def tell_flows(place: Installation, sizes: Sizes) -> None:
         console.print(str(found))
 
 
-def measure_overhead(place: Installation, sizes: Sizes) -> list[Target]:
+def measure_overhead(place: Installation, sizes: Sizes) -> list[Figure]:
     started = []
     for poll_seconds in (overhead.QUICK_POLL_SECONDS, overhead.DEFAULT_POLL_SECONDS):
         started += overhead.measure_overhead(place, poll_seconds, sizes.rounds + 1)
@@ -61,21 +60,21 @@ def measure_overhead(place: Installation, sizes: Sizes) -> list[Target]:
     return overhead.tell(started)
 
 
-def count_calls(place: Installation, sizes: Sizes) -> list[Target]:
+def count_calls(place: Installation, sizes: Sizes) -> list[Figure]:
     called = calls.count_calls(place, min(sizes.documents, calls.DOCUMENTS))
     for line in calls.describe(called):
         console.print(line)
     return calls.judge(called)
 
 
-def weigh_costs(place: Installation, sizes: Sizes) -> list[Target]:
+def weigh_costs(place: Installation, sizes: Sizes) -> list[Figure]:
     found = costs.weigh(place, min(sizes.documents, costs.MANY))
     for line in costs.describe(found):
         console.print(line)
     return costs.tell(found)
 
 
-PARTS: dict[str, Callable[[Installation, Sizes], list[Target]]] = {
+PARTS: dict[str, Callable[[Installation, Sizes], list[Figure]]] = {
     "workers": measure_workers,
     "overhead": measure_overhead,
     "calls": count_calls,
@@ -87,22 +86,24 @@ def main() -> int:
     """Run the parts that are named; 1 when a target was missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", help=f"any of {', '.join(PARTS)}; none: all")
-    parser.add_argument("--documents", type=int, default=2_000)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--quick", action="store_true", help="one round of 400 documents")
+    parser.add_argument("--documents", type=int, default=1_000)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--concurrency", type=int, default=1, help="calls at once of one worker")
     parser.add_argument("--flows", action="store_true", help="crews of flow runs too")
+    add_options(parser)
     wanted = parser.parse_args()
     unknown = set(wanted.parts) - set(PARTS)
     if unknown:
         parser.error(f"no part is called {', '.join(sorted(unknown))}")
     # A supervisor's stop, too, goes through the blocks that end the servers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    sizes = Sizes(wanted.documents, wanted.rounds, wanted.concurrency, wanted.flows)
+    documents, rounds = (400, 1) if wanted.quick else (wanted.documents, wanted.rounds)
+    sizes = Sizes(documents, rounds, wanted.concurrency, wanted.flows)
     console.print("starting servers and installing deployments …")
     with open_installation() as place:
-        targets = [target for part in wanted.parts or PARTS for target in PARTS[part](place, sizes)]
-    print_targets(targets)
-    return 0 if all(target.met for target in targets) else 1
+        figures = [figure for part in wanted.parts or PARTS for figure in PARTS[part](place, sizes)]
+    return report_figures(figures, wanted)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bench.pipeline import Target
+from bench.figures import Figure
 from bench.scaling.ingesting import ingest, read_moments, serving
 from bench.scaling.installation import Installation
 
@@ -56,14 +56,21 @@ def count_calls(place: Installation, documents: int) -> Called:
     return Called(documents, seconds, requests_of(lines), sockets_of(lines), later - events)
 
 
-def judge(called: Called) -> list[Target]:
-    per_thousand = called.per_thousand
+def judge(called: Called) -> list[Figure]:
     own = called.total - called.polls
-    told = f"{per_thousand:.0f} ({own} by command and flow run, {called.polls} by the worker)"
+    detail = f"{own} by command and flow run, {called.polls} by the worker"
     events = sum(called.events.values())
     return [
-        Target("Prefect API calls per 1,000 documents", f"< {WANTED}", told, per_thousand < WANTED),
-        Target("events in the same time, over websockets", "", f"{events}", True),
+        Figure(
+            "scale.prefect_calls",
+            "Prefect API calls per 1,000 documents",
+            called.per_thousand,
+            "calls",
+            wanted=WANTED,
+            lower_is_better=True,
+            detail=detail,
+        ),
+        Figure("scale.prefect_events", "events meanwhile, over websockets", events, "events"),
     ]
 
 

@@ -1,11 +1,12 @@
 """What one document costs each part, and what a run costs that brings none."""
 
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from bench.pipeline import Target
+from bench.figures import Figure
 from bench.scaling.footprint import read_footprint, table_bytes_per_document
 from bench.scaling.ingesting import ingest, serving
 from bench.scaling.installation import Installation, Process
@@ -60,33 +61,51 @@ def weigh(place: Installation, documents: int) -> Costs:
     return Costs(few, many, most_connections, table_bytes_per_document(place))
 
 
-def tell(costs: Costs) -> list[Target]:
-    """Figures without targets."""
-    rows = [
-        Target(f"CPU of {name}", "", _told(costs, f"{CPU}{name}", 1_000, "ms"), True)
+_TOLD = (
+    ("postgres_bytes", "Postgres, data and indexes", "Postgres: bytes", "bytes"),
+    ("vector_index_bytes", "  of it index of vectors", "Postgres: bytes of index hnsw", "bytes"),
+    ("postgres_wal_bytes", "  written ahead (WAL)", "Postgres: bytes of WAL", "bytes"),
+    ("postgres_transactions", "  transactions", "Postgres: transactions", "transactions"),
+    ("prefect_bytes", "Prefect's Postgres", "Prefect's Postgres: bytes", "bytes"),
+    ("prefect_wal_bytes", "  written ahead (WAL)", "Prefect's Postgres: bytes of WAL", "bytes"),
+    ("redis_bytes", "Redis, memory", "Redis: bytes", "bytes"),
+    ("redis_commands", "  commands, those in scripts too", "Redis: commands", "commands"),
+    ("redis_keys", "  keys", "Redis: keys", "keys"),
+    ("raw_bytes", "raw store", "raw store: bytes", "bytes"),
+    ("prompt_tokens", "models, asked", "models: prompt tokens", "tokens"),
+    ("completion_tokens", "  answered", "models: completion tokens", "tokens"),
+)
+
+
+def tell(costs: Costs) -> list[Figure]:
+    """Figures a document, without targets; what a run costs besides stands in their detail."""
+    figures = [
+        _figure(costs, f"cpu_{_key(name)}", f"CPU of {name}", f"{CPU}{name}", "ms", 1_000)
         for name in (WORKER, *_SERVERS)
     ]
-    rows += [
-        Target(what, "", _told(costs, name, 1, unit), True)
-        for what, name, unit in (
-            ("Postgres, data and indexes", "Postgres: bytes", "bytes"),
-            ("  of it index of vectors", "Postgres: bytes of index hnsw", "bytes"),
-            ("  written ahead (WAL)", "Postgres: bytes of WAL", "bytes"),
-            ("  transactions", "Postgres: transactions", ""),
-            ("Prefect's Postgres", "Prefect's Postgres: bytes", "bytes"),
-            ("  written ahead (WAL)", "Prefect's Postgres: bytes of WAL", "bytes"),
-            ("Redis, memory", "Redis: bytes", "bytes"),
-            ("  commands, those in scripts too", "Redis: commands", ""),
-            ("  keys", "Redis: keys", ""),
-            ("raw store", "raw store: bytes", "bytes"),
-            ("models, asked", "models: prompt tokens", "tokens"),
-            ("  answered", "models: completion tokens", "tokens"),
-        )
-    ]
+    figures += [_figure(costs, key, what, name, unit) for key, what, name, unit in _TOLD]
     dollars = 1_000 * costs.per_document("models: dollars")
-    rows.append(Target("  price of 1,000 documents", "", f"${dollars:.3f}", True))
-    told = f"{costs.many.connections}, of {costs.most_connections} that Postgres allows"
-    return [*rows, Target("connections of one flow run to Postgres", "", told, True)]
+    return [
+        *figures,
+        Figure("scale.cost.dollars", "models, price of 1,000 documents", dollars, "$"),
+        Figure(
+            "scale.cost.connections",
+            "connections of one flow run to Postgres",
+            costs.many.connections,
+            "connections",
+            detail=f"of {costs.most_connections} that Postgres allows",
+        ),
+    ]
+
+
+def _figure(costs: Costs, key: str, what: str, name: str, unit: str, scale: float = 1.0) -> Figure:
+    each, run = scale * costs.per_document(name), scale * costs.per_run(name)
+    detail = f"a document; + {run:,.0f} {unit} a run"
+    return Figure(f"scale.cost.{key}", what, each, unit, detail=detail)
+
+
+def _key(name: str) -> str:
+    return "_".join(re.findall(r"[a-z]+", name.lower()))
 
 
 def describe(costs: Costs) -> list[str]:
@@ -101,11 +120,6 @@ def describe(costs: Costs) -> list[str]:
         if "rows of" in name and (each >= 0.005 or run >= 1):
             lines.append(f"  {1_000 * each:9,.0f} per 1,000 documents + {run:,.0f} a run: {name}")
     return lines
-
-
-def _told(costs: Costs, name: str, scale: float, unit: str) -> str:
-    each, run = scale * costs.per_document(name), scale * costs.per_run(name)
-    return f"{each:,.2f} {unit} a document + {run:,.0f} a run"
 
 
 def _weigh_one(place: Installation, worker: Process, documents: int) -> Weighed:

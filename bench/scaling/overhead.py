@@ -9,7 +9,7 @@ from uuid import UUID
 
 from prefect.client.schemas.objects import StateType
 
-from bench.pipeline import Target
+from bench.figures import Figure
 from bench.scaling.ingesting import Ingested, ingest, read_moments, serving
 from bench.scaling.installation import Installation
 
@@ -51,19 +51,23 @@ def measure_overhead(place: Installation, poll_seconds: int, times: int) -> list
     return [Started(poll_seconds, _parts(place, one)) for one in ingested]
 
 
-def tell(started: Sequence[Started]) -> list[Target]:
+def tell(started: Sequence[Started]) -> list[Figure]:
     """Medians, without targets."""
-    targets = []
+    figures = []
     for poll in dict.fromkeys(one.poll_seconds for one in started):
         own = [one for one in started if one.poll_seconds == poll]
-        where = f"worker looks every {poll} s"
-        first = median(one.to_first for one in own)
         begun = median(one.to_start for one in own)
-        told = f"{first:.1f} s, of it {begun:.1f} s to the flow run's start"
-        targets.append(Target(f"flow run asked for → first document, {where}", "", told, True))
-        parts = [f"{part} {_median(own, part):.2f}" for part in own[0].parts]
-        targets.append(Target("  in parts, medians in s", "", ", ".join(parts), True))
-    return targets
+        parts = ", ".join(f"{part} {_median(own, part):.2f}" for part in own[0].parts)
+        figures.append(
+            Figure(
+                f"scale.first_document_polled_every_{poll}_s",
+                f"flow run asked for → first document, worker looks every {poll} s",
+                median(one.to_first for one in own),
+                "s",
+                detail=f"{begun:.1f} s of it to the flow run's start; medians in s: {parts}",
+            )
+        )
+    return figures
 
 
 def _median(started: Sequence[Started], part: str) -> float:
