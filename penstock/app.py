@@ -403,11 +403,12 @@ class App:
 
     @property
     def claim_size(self) -> int:
-        """Documents claimed together. With models, twice as many as are asked at once: no call slot
-        waits for a batch to end, and answers are committed soon."""
+        """Documents claimed together. With models, four times as many as are asked at once: no call
+        slot waits for a batch to end, answers are committed soon, and many documents share what a
+        batch costs, in Prefect two task runs."""
         if not self.settings.asks_models:
             return self.settings.batch_size
-        return min(self.settings.batch_size, 2 * self.settings.extraction.concurrency)
+        return min(self.settings.batch_size, 4 * self.settings.extraction.concurrency)
 
     def worker(
         self, processor: "Processor", heartbeat: "Heartbeat", *, run_id: int | None = None

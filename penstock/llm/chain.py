@@ -188,16 +188,18 @@ class ModelChain:
         """One outcome per request, in order. A stage that cannot work raises StagePaused; answers
         that came before that are kept."""
         self._caller.check_stopping()
-        prepared = [prepare_request(one, self._settings.max_input_chars) for one in requests]
-        outcomes = [
-            self._submit(request, one) if isinstance(one, PreparedRequest) else one
-            for request, one in zip(requests, prepared, strict=True)
-        ]
+        outcomes = [self._begin(request) for request in requests]
         meanwhile, self._meanwhile = self._meanwhile, None
         if meanwhile is not None:
             meanwhile()
         _wait_for([one for one in outcomes if isinstance(one, Future)])
         return [one.result() if isinstance(one, Future) else one for one in outcomes]
+
+    def _begin(self, request: ExtractionRequest) -> Outcome | Future[Outcome]:
+        prepared = prepare_request(request, self._settings.max_input_chars)
+        return (
+            self._submit(request, prepared) if isinstance(prepared, PreparedRequest) else prepared
+        )
 
     def _submit(self, request: ExtractionRequest, prepared: PreparedRequest) -> Future[Outcome]:
         try:

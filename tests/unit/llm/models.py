@@ -101,7 +101,12 @@ def build_caller(
     return ModelCaller(client, limits, breaker or CircuitBreaker(), modes, concurrency=concurrency)
 
 
-def build_chain(caller: ModelCaller, ledger: RecordingLedger, **changes: Any) -> ModelChain:
+def build_chain(
+    caller: ModelCaller,
+    ledger: RecordingLedger,
+    meanwhile: Callable[[], None] = lambda: None,
+    **changes: Any,
+) -> ModelChain:
     values: Mapping[str, Any] = {
         "primary": PRIMARY,
         "fallback": FALLBACK,
@@ -113,7 +118,7 @@ def build_chain(caller: ModelCaller, ledger: RecordingLedger, **changes: Any) ->
         "prices": price_table(()),
         **changes,
     }
-    return ModelChain(ChainSettings(**values), caller, ledger)
+    return ModelChain(ChainSettings(**values), caller, ledger, meanwhile)
 
 
 def found(outcome: Outcome) -> Extraction:

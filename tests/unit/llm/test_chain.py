@@ -39,6 +39,8 @@ from tests.unit.llm.models import (
     PROSE,
     MakeChain,
     RecordingLedger,
+    build_caller,
+    build_chain,
     fault,
     found,
     make_answer,
@@ -88,6 +90,22 @@ def test_a_confidence_at_the_threshold_is_enough(chain: ModelChain, server: Groq
     server.always(PRIMARY, make_answer(confidence=0.65))
     assert found(chain.extract([make_request()])[0]).confidence == 0.65
     assert models_called(server) == [PRIMARY]
+
+
+def test_what_comes_next_is_loaded_once_while_the_first_answers_are_waited_for(
+    server: GroqServer, ledger: RecordingLedger
+) -> None:
+    answered: list[int] = []
+
+    def load() -> None:
+        answered.append(len(ledger.calls))
+
+    server.always(PRIMARY, Reply(make_answer()).after(0.2))
+    chain = build_chain(build_caller(server), ledger, load)
+    chain.extract(make_requests(2))
+    chain.extract(make_requests(4))
+    chain.close()
+    assert answered == [0]
 
 
 def test_outcomes_come_in_the_order_of_the_requests(chain: ModelChain, server: GroqServer) -> None:
