@@ -68,7 +68,7 @@ def count_calls(place: Installation, sizes: Sizes) -> list[Figure]:
 
 
 def weigh_costs(place: Installation, sizes: Sizes) -> list[Figure]:
-    found = costs.weigh(place, min(sizes.documents, costs.MANY))
+    found = costs.weigh(place, sizes.documents)
     for line in costs.describe(found):
         console.print(line)
     return costs.tell(found)

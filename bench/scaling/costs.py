@@ -12,7 +12,7 @@ from bench.scaling.ingesting import ingest, serving
 from bench.scaling.installation import Installation, Process
 from bench.scaling.processes import Family, read_cpu, spent_between
 
-FEW, MANY = 20, 1_000
+FEW = 20
 LOOK_SECONDS = 0.5
 CPU = "processor seconds of "
 WORKER = "worker and flow run"
