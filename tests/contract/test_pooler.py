@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from entrypoints.local.postgres import PostgresServer
 from penstock.documents import Stage
+from penstock.maintenance.maintenance import BUSY_TABLES, vacuum
 from penstock.queue.heartbeat import Heartbeat
 from penstock.queue.items import NewItem
 from penstock.store.database import Database, new_node_id
@@ -131,6 +132,10 @@ def test_a_run_by_several_threads_does_each_document_once(
             place.close()
     assert len(read_rows(pooled, extractions)) == 60
     assert advisory_locks(direct_url) == 0
+
+
+def test_maintenance_vacuums_every_table(pooled: Database) -> None:
+    assert vacuum(pooled, dry_run=False) == f"{len(BUSY_TABLES)} tables looked at"
 
 
 def test_leases_are_renewed_and_a_worker_that_lost_one_writes_nothing(
