@@ -1,9 +1,11 @@
 """What is searched for: the words, and the filters that every way of searching applies."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
+from itertools import islice
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -18,6 +20,8 @@ Mode = Literal["hybrid", "text", "vector"]
 # Marks around a hit inside a snippet. No document holds them: they are private-use characters.
 HIT_START, HIT_END = "\ue000", "\ue001"
 
+# What JSON writes as it is.
+_PLAIN = re.compile(r"[ !#-.0-\[\]-~]+")
 # The number that a text begins with.
 _BEGINNING = r"^([0-9]{1,15}(?:\.[0-9]{1,15})?)"
 
@@ -36,6 +40,12 @@ class Filters:
     holding: Sequence[tuple[Sequence[str], str]] = ()
     """Extracted fields, and a text that one of them, or one value of a list, contains."""
 
+    @property
+    def narrow(self) -> bool:
+        """Whether they let through less than the tenant's nodes."""
+        more = (self.fields, self.at_least, self.holding)
+        return self.source is not None or self.profile is not None or any(more)
+
     def conditions(self, tx: Tx) -> list[sa.ColumnElement[bool]]:
         found = [nodes.c.tenant_id == self.tenant_id, nodes.c.expired_at.is_(None)]
         if self.profile is not None:
@@ -45,10 +55,12 @@ class Filters:
                 sources.c.tenant_id == self.tenant_id, sources.c.name == self.source
             )
             found.append(nodes.c.source_id.in_(named))
-        found += [_has_value(tx, name, value) for name, value in self.fields.items()]
+        for name, value in self.fields.items():
+            found += [*_may_hold(tx, [name], value), _has_value(tx, name, value)]
         for names, text in self.holding:
             part = f"%{_escaped(text)}%"
-            found.append(sa.or_(*[_has_value(tx, name, part, like=True) for name in names]))
+            held = sa.or_(*[_has_value(tx, name, part, like=True) for name in names])
+            found += [*_may_hold(tx, names, text), held]
         is_at_least = _is_at_least_postgres if tx.is_postgres else _is_at_least_sqlite
         return found + [is_at_least(name, least) for name, least in self.at_least.items()]
 
@@ -68,7 +80,6 @@ class Found:
 
     seq: int
     score: float
-    snippet: str | None = None
     why: tuple[Match, ...] = ()
 
 
@@ -93,6 +104,50 @@ class Hit:
             "snippet": self.snippet.replace(HIT_START, "<mark>").replace(HIT_END, "</mark>"),
             "why": [asdict(match) for match in self.why],
         }
+
+
+# How many are looked at first, for each that is wanted, and how many at once at most.
+_FIRST_LOOK, _LONGEST_LOOK = 4, 5000
+# Of so many nodes, each is ranked and compared, whatever the indexes say.
+MOST_FEW = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The nodes that are searched."""
+
+    filters: Filters
+    few: Sequence[int] | None
+    """All that the filters let through; None when they are more than a few."""
+
+    @classmethod
+    def look(cls, tx: Tx, filters: Filters) -> "Scope":
+        some = sa.select(nodes.c.seq).where(*filters.conditions(tx)).limit(MOST_FEW + 1)
+        found = tx.execute(some).scalars().all()
+        return cls(filters, found if len(found) <= MOST_FEW else None)
+
+    def first_passing(self, tx: Tx, ranked: Iterable[Found], limit: int) -> list[Found]:
+        """The best of these that the filters let through. Only as many are looked at as it
+        takes."""
+        passed: list[Found] = []
+        rest, count = iter(ranked), _FIRST_LOOK * limit
+        while len(passed) < limit and (looked_at := [*islice(rest, count)]):
+            among = tx.among(nodes.c.seq, [one.seq for one in looked_at])
+            right = sa.select(nodes.c.seq).where(among, *self.filters.conditions(tx))
+            let_through = set(tx.execute(right).scalars())
+            passed += [one for one in looked_at if one.seq in let_through]
+            count = min(_FIRST_LOOK * count, _LONGEST_LOOK)
+        return passed[:limit]
+
+
+def _may_hold(tx: Tx, names: Sequence[str], text: str) -> list[sa.ColumnElement[bool]]:
+    """A quick look at the JSON as it is written, before its values are taken apart."""
+    if not _PLAIN.fullmatch(text):
+        return []
+    if not tx.is_postgres:
+        return [sa.cast(nodes.c.fields, sa.Text()).contains(text, autoescape=True)]
+    written = [sa.type_coerce(nodes.c.fields, JSONB)[name].astext for name in names]
+    return [sa.or_(*[one.icontains(text, autoescape=True) for one in written])]
 
 
 def _has_value(tx: Tx, name: str, value: str, *, like: bool = False) -> sa.ColumnElement[bool]:

@@ -1,56 +1,163 @@
 """Vector search (sqlite-vec, pgvector), and which embedder's vectors it uses.
 
+Each identity has an index, made when it is first met. On Postgres it is HNSW, which finds nearly
+all of the nearest. On SQLite it is a table of vectors rounded to bytes, apart by tenant, a quarter
+of the size: all of a tenant are compared there, and the nearest again by their exact vectors.
+Triggers keep that table as the vectors are. Without an index, every vector is compared.
+
 The store remembers one identity. When the settings name another model, its vectors are made
 beside the old ones, and search changes over when they are complete.
 """
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
-from penstock.search.query import Filters, Found
+from penstock.search.query import Found, Scope
 from penstock.store.database import Database, Tx
 from penstock.store.schema import embeddings, nodes, vector_identity
 
 _INDEX_LOCK = int.from_bytes(b"hnsw", "big")
+# How many the index is asked for, for each that is wanted: rounding moves a vector by a few places
+# at most, and HNSW passes over few. Filters pass over more.
+_AGAIN, _AGAIN_FILTERED = 2, 8
+_LEAST_AGAIN = 100
+# What HNSW allows.
+_MOST_AGAIN = 1000
 
 
-def search_vectors(
-    tx: Tx, vector: bytes, identity: str, filters: Filters, limit: int
-) -> list[Found]:
+def search_vectors(tx: Tx, vector: bytes, identity: str, scope: Scope, limit: int) -> list[Found]:
     """Nearest first, among vectors of exactly this identity."""
-    distance = _distance(tx, vector, identity)
-    statement = (
-        sa.select(nodes.c.seq, distance.label("distance"))
-        .join(embeddings, embeddings.c.seq == nodes.c.seq)
-        # A vector of length zero, from a text without words, is at no distance from anything.
-        .where(_of_identity(identity), *filters.conditions(tx), distance.is_not(None))
-        .order_by(distance)
-        .limit(limit)
+    count = max(limit * (_AGAIN_FILTERED if scope.filters.narrow else _AGAIN), _LEAST_AGAIN)
+    if scope.few is None and count <= _MOST_AGAIN and _has_index(tx, identity):
+        nearest = _nearest_hnsw if tx.is_postgres else _nearest_rounded
+        near = nearest(tx, vector, identity, scope.filters.tenant_id, count)
+        found = scope.first_passing(tx, near, limit)
+        # Fewer: the filters passed over most of the nearest.
+        if len(found) == limit:
+            return found
+    return _search_all(tx, vector, identity, scope, limit)
+
+
+def _search_all(tx: Tx, vector: bytes, identity: str, scope: Scope, limit: int) -> list[Found]:
+    """Exactly: every vector that the filters let through is compared."""
+    if scope.few is None:
+        measured = _measure_nodes(tx, vector, identity).where(*scope.filters.conditions(tx))
+    else:
+        measured = _measure_some(tx, vector, identity, scope.few)
+    # Measured first: the index of Postgres would find some of them only.
+    each = measured.cte("measured").prefix_with("MATERIALIZED")
+    return _as_found(tx, sa.select(each).order_by(each.c.distance).limit(limit))
+
+
+def _nearest_hnsw(tx: Tx, vector: bytes, identity: str, tenant_id: str, count: int) -> list[Found]:
+    tx.execute(sa.text(f"SET LOCAL hnsw.ef_search = {count}"))
+    # Tenants come after the index: it has to go on until enough of its results are of this one.
+    tx.execute(sa.text("SET LOCAL hnsw.iterative_scan = strict_order"))
+    measured = _measure_nodes(tx, vector, identity).where(nodes.c.tenant_id == tenant_id)
+    return _as_found(tx, measured.order_by("distance").limit(count))
+
+
+def _nearest_rounded(
+    tx: Tx, vector: bytes, identity: str, tenant_id: str, count: int
+) -> list[Found]:
+    nearest = sa.text(
+        f"SELECT rowid FROM {index_name(identity)} "
+        f"WHERE vector MATCH {_rounded(':vector')} AND k = :count AND tenant_id = :tenant_id"
     )
-    rows = tx.execute(statement)
+    given = {"vector": vector, "count": count, "tenant_id": tenant_id}
+    seqs = tx.execute(nearest, given).scalars().all()
+    return _as_found(tx, _measure_some(tx, vector, identity, seqs).order_by("distance"))
+
+
+def _measure_some(tx: Tx, vector: bytes, identity: str, seqs: Sequence[int]) -> sa.Select[Any]:
+    measured = _with_distance(embeddings.c.seq, _distance(tx, vector, identity), identity)
+    return measured.where(tx.among(embeddings.c.seq, seqs))
+
+
+def _measure_nodes(tx: Tx, vector: bytes, identity: str) -> sa.Select[Any]:
+    measured = _with_distance(nodes.c.seq, _distance(tx, vector, identity), identity)
+    return measured.join(nodes, nodes.c.seq == embeddings.c.seq)
+
+
+def _with_distance(
+    seq: sa.ColumnElement[int], distance: sa.ColumnElement[float], identity: str
+) -> sa.Select[Any]:
+    measured = sa.select(seq, distance.label("distance")).select_from(embeddings)
+    # A vector of length zero, from a text without words, is at no distance from anything.
+    return measured.where(_of_identity(identity), distance.is_not(None))
+
+
+def _as_found(tx: Tx, nearest: sa.Select[Any]) -> list[Found]:
+    rows = tx.execute(nearest)
     return [Found(row.seq, 1.0 - row.distance) for row in rows if not math.isnan(row.distance)]
 
 
 def ensure_index(tx: Tx, identity: str) -> None:
-    """Postgres: an HNSW index over the vectors of one identity, made when it is first met."""
-    if not tx.is_postgres:
+    """An index over the vectors of one identity, made when it is first met."""
+    # Asked first: on Postgres CREATE INDEX waits for writers, also when the index is there.
+    if _has_index(tx, identity):
         return
-    name = f"ix_embeddings_{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
-    # Asked first: CREATE INDEX waits for writers, also when the index is there.
-    if tx.execute(sa.select(sa.func.to_regclass(name))).scalar_one() is not None:
-        return
-    # One at a time: two that make the same index at once fail, in spite of IF NOT EXISTS.
-    tx.execute(sa.select(sa.func.pg_advisory_xact_lock(_INDEX_LOCK)))
-    quoted = identity.replace("'", "''")
-    tx.connection.exec_driver_sql(
-        f"CREATE INDEX IF NOT EXISTS {name} ON embeddings USING hnsw "
+    statements = _postgres_index(identity) if tx.is_postgres else _sqlite_index(identity)
+    for statement in statements:
+        tx.connection.exec_driver_sql(statement)
+
+
+def _has_index(tx: Tx, identity: str) -> bool:
+    name = index_name(identity)
+    if tx.is_postgres:
+        return tx.execute(sa.select(sa.func.to_regclass(name))).scalar_one() is not None
+    known = sa.text("SELECT 1 FROM sqlite_master WHERE name = :name")
+    return tx.execute(known, {"name": name}).first() is not None
+
+
+def _postgres_index(identity: str) -> list[str]:
+    return [
+        # One at a time: two that make the same index at once fail, in spite of IF NOT EXISTS.
+        f"SELECT pg_advisory_xact_lock({_INDEX_LOCK})",
+        f"CREATE INDEX IF NOT EXISTS {index_name(identity)} ON embeddings USING hnsw "
         f"((vector::vector({dimensions_of(identity)})) vector_cosine_ops) "
-        f"WHERE identity = '{quoted}'"
-    )
+        f"WHERE identity = {_quoted(identity)}",
+    ]
+
+
+def _sqlite_index(identity: str) -> list[str]:
+    name, own = index_name(identity), _quoted(identity)
+    insert = f"INSERT INTO {name} (rowid, tenant_id, vector)"
+    tenant = "(SELECT tenant_id FROM nodes WHERE seq = new.seq)"
+    # By VALUES: what SQLite sets down in between loses that it is a vector of bytes.
+    insert_new = f"{insert} VALUES (new.seq, {tenant}, {_rounded('new.vector')})"
+    return [
+        # A tenant takes at least one chunk.
+        f"CREATE VIRTUAL TABLE {name} USING vec0(tenant_id TEXT PARTITION KEY, "
+        f"vector INT8[{dimensions_of(identity)}] distance_metric=L2, chunk_size=256)",
+        f"{insert} SELECT nodes.seq, nodes.tenant_id, {_rounded('embeddings.vector')} "
+        f"FROM embeddings JOIN nodes ON nodes.seq = embeddings.seq "
+        f"WHERE embeddings.identity = {own}",
+        f"CREATE TRIGGER {name}_insert AFTER INSERT ON embeddings WHEN new.identity = {own} "
+        f"BEGIN {insert_new}; END",
+        f"CREATE TRIGGER {name}_update AFTER UPDATE OF vector ON embeddings "
+        f"WHEN new.identity = {own} "
+        f"BEGIN DELETE FROM {name} WHERE rowid = new.seq; {insert_new}; END",
+        f"CREATE TRIGGER {name}_delete AFTER DELETE ON embeddings WHEN old.identity = {own} "
+        f"BEGIN DELETE FROM {name} WHERE rowid = old.seq; END",
+    ]
+
+
+def _rounded(vector: str) -> str:
+    return f"vec_quantize_int8(vec_normalize({vector}), 'unit')"
+
+
+def index_name(identity: str) -> str:
+    return f"ix_embeddings_{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def prepare_index(database: Database, identity: str) -> None:
@@ -68,8 +175,6 @@ def _distance(tx: Tx, vector: bytes, identity: str) -> sa.ColumnElement[float]:
         return sa.func.vec_distance_cosine(embeddings.c.vector, sa.literal(vector, sa.LargeBinary))
     from pgvector.sqlalchemy import VECTOR
 
-    # Filters come after the index: it has to go on until enough of its results pass them.
-    tx.execute(sa.text("SET LOCAL hnsw.iterative_scan = strict_order"))
     typed = VECTOR(dimensions_of(identity))
     column = sa.cast(embeddings.c.vector, typed)
     return column.op("<=>", return_type=sa.Float())(
@@ -79,8 +184,8 @@ def _distance(tx: Tx, vector: bytes, identity: str) -> sa.ColumnElement[float]:
 
 def _of_identity(identity: str) -> sa.ColumnElement[bool]:
     # Written out, so that Postgres uses the partial index of this identity.
-    quoted = identity.replace("'", "''").replace(":", "\\:")
-    return sa.text(f"embeddings.identity = '{quoted}'")  # type: ignore[return-value]
+    quoted = _quoted(identity).replace(":", "\\:")
+    return sa.text(f"embeddings.identity = {quoted}")  # type: ignore[return-value]
 
 
 # The share of nodes that may have failed for good: one broken document must not prevent the switch

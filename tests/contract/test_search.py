@@ -1,6 +1,6 @@
 """Text, vector and hybrid search, the same on both databases."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from penstock.embed.embedder import HashEmbedder
 from penstock.errors import NotFound
 from penstock.queue.stats import count_nodes
+from penstock.search import hybrid
+from penstock.search import query as queries
 from penstock.search.hybrid import search
 from penstock.search.nodes import list_nodes, show_node
 from penstock.search.query import HIT_END, HIT_START, Filters, Hit, Mode
@@ -75,9 +77,15 @@ def embed_query(query: str) -> tuple[bytes, str]:
     return EMBEDDER.embed([query])[0], EMBEDDER.identity
 
 
-@pytest.fixture
-def shelf(database: Database) -> Shelf:
-    return Shelf(database)
+@pytest.fixture(params=["few", "many"])
+def shelf(database: Database, request: pytest.FixtureRequest) -> Iterator[Shelf]:
+    """Searched as a few documents are, and as many: by indexes, and then filtered."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "many":
+            patch.setattr(queries, "MOST_FEW", -1)
+            with database.write() as tx:
+                ensure_index(tx, EMBEDDER.identity)
+        yield Shelf(database)
 
 
 # Text
@@ -112,6 +120,41 @@ def test_a_word_in_the_title_counts_more(shelf: Shelf) -> None:
     shelf.put("Anything", "A word about barley, and then about many other things.")
     shelf.put("Barley", "A word about something, and then about many other things.")
     assert shelf.titles("barley")[0] == "Barley"
+
+
+@pytest.fixture
+def few_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "MOST_FEW", -1)
+    monkeypatch.setattr(hybrid, "MOST_RANKED", {False: 3, True: 3})
+
+
+@pytest.mark.usefixtures("few_ranked")
+def test_of_very_many_matches_the_newest_of_the_tenant_are_ranked(shelf: Shelf) -> None:
+    for n in range(5):
+        shelf.put(f"Document {n}", "corn")
+    shelf.put("Corn", "corn", tenant_id="globex")
+    assert sorted(shelf.titles("corn", limit=1) + shelf.titles("corn", limit=3)[1:]) == [
+        "Document 2",
+        "Document 3",
+        "Document 4",
+    ]
+
+
+@pytest.mark.usefixtures("few_ranked")
+def test_older_matches_are_found_when_the_newest_do_not_suffice(shelf: Shelf) -> None:
+    for n in range(10):
+        shelf.put(f"Document {n}", "corn", profile="resume" if n in (0, 5) else "document")
+    assert sorted(shelf.titles("corn", profile="resume")) == ["Document 0", "Document 5"]
+    assert len(shelf.titles("corn")) == 10
+
+
+@pytest.mark.usefixtures("few_ranked")
+def test_a_rare_word_is_found_beside_one_that_every_document_has(shelf: Shelf) -> None:
+    shelf.put("Barley", "corn and barley")
+    for n in range(10):
+        shelf.put(f"Document {n}", "corn")
+    assert shelf.titles("corn barley") == ["Barley"]
+    assert shelf.titles("corn barley nowhere")[0] == "Barley"
 
 
 def test_letters_of_other_scripts_are_found_in_either_case(shelf: Shelf) -> None:
@@ -212,6 +255,27 @@ def test_an_index_over_an_identity_changes_no_answer(shelf: Shelf) -> None:
         with shelf.database.write() as tx:
             ensure_index(tx, EMBEDDER.identity)
     assert shelf.find("corn 7", "vector", limit=3) == before
+
+
+def test_an_index_follows_the_vectors(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "MOST_FEW", -1)
+    shelf = Shelf(database)
+    old = shelf.put("Old", "corn")
+    with database.write() as tx:
+        ensure_index(tx, EMBEDDER.identity)
+    changed, other = shelf.put("Changed", "corn"), shelf.put("Foreign", "corn", tenant_id="globex")
+    shelf.put("Another model", "corn", identity="hash/others@64")
+    assert sorted(shelf.titles("corn", "vector")) == ["Changed", "Old"]
+    with database.write() as tx:
+        is_changed = nodes.c.id == changed
+        seq = tx.execute(sa.select(nodes.c.seq).where(is_changed)).scalar_one()
+        moved = sa.update(embeddings).where(embeddings.c.seq == seq)
+        tx.execute(moved.values(vector=EMBEDDER.embed(["weir"])[0]))
+    assert shelf.titles("weir", "vector", limit=1) == ["Changed"]
+    with database.write() as tx:
+        tx.execute(sa.delete(nodes).where(nodes.c.id.in_([old, other])))
+    assert shelf.titles("corn", "vector") == ["Changed"]
+    assert shelf.titles("corn", "vector", tenant="globex") == []
 
 
 def test_workers_that_start_at_once_make_one_index(database: Database) -> None:
@@ -361,9 +425,9 @@ def test_the_syntax_of_search_engines_means_nothing(shelf: Shelf, mode: Mode) ->
 @pytest.mark.parametrize("mode", MODES)
 def test_a_query_without_words_is_no_error(shelf: Shelf, mode: Mode) -> None:
     shelf.put("Barley", "barley")
-    for query in WORDLESS:
-        found = shelf.titles(query, mode)
-        assert mode != "text" or found == [], query
+    for words in WORDLESS:
+        found = shelf.titles(words, mode)
+        assert mode != "text" or found == [], words
 
 
 @pytest.mark.parametrize("mode", MODES)
