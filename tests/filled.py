@@ -1,12 +1,12 @@
 """A store with as many rows as years of work leave, written by the database itself.
 
-Documents are numbered; each is in one finished run, done by three items, and told of in five lines.
+Documents are numbered; each is in one finished run, done by three items, and told of in some lines.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 
@@ -54,23 +54,46 @@ _CALL: dict[str, Any] = {
 }
 
 
+class Contents(Protocol):
+    """Nodes with their texts and vectors."""
+
+    @property
+    def identity(self) -> str:
+        """Of the vectors."""
+
+    def write(self, tx: Tx, run: sa.Row[Any], first: int, last: int) -> None:
+        """Those of the documents with these numbers, all of one run."""
+
+
 @dataclass(slots=True)
 class FilledStore:
-    """Tenants with a finished run each; the first of them is the tenant of all tests."""
+    """Finished runs, each of a tenant; the first tenant is that of all tests."""
 
     database: Database
     tenants: Sequence[str]
+    """Of each run."""
     run_ids: Sequence[int]
+    contents: Contents
+    messages: Sequence[str]
+    """The log lines of a document."""
     documents: int = 0
     """Of each run."""
 
     @classmethod
-    def make(cls, database: Database, tenants: int) -> "FilledStore":
-        names = [TENANT, *(f"tenant{number}" for number in range(1, tenants))]
+    def make(
+        cls,
+        database: Database,
+        tenants: int | Sequence[str],
+        contents: Contents | None = None,
+        messages: Sequence[str] = EVENTS,
+    ) -> "FilledStore":
+        """A run of each of these tenants, which may be named more than once."""
+        names = _tenant_names(tenants) if isinstance(tenants, int) else tenants
+        contents = contents or EqualContents()
         with database.write() as tx:
-            run_ids = [_add_run(tx, name) for name in names]
-            adopt_identity(tx, _EMBEDDER.identity)
-        return cls(database, names, run_ids)
+            run_ids = [_add_run(tx, name, place) for place, name in enumerate(names)]
+            adopt_identity(tx, contents.identity)
+        return cls(database, names, run_ids, contents, messages)
 
     @property
     def run_id(self) -> int:
@@ -78,15 +101,20 @@ class FilledStore:
 
     def grow(self, documents: int) -> None:
         """Let each run have so many documents."""
-        for place, run_id in enumerate(self.run_ids):
-            first = place * 10_000_000 + self.documents
-            last = place * 10_000_000 + documents - 1
-            with self.database.write() as tx:
-                _add_documents(tx, self.tenants[place], run_id, _numbers(first, last))
+        for place in range(len(self.run_ids)):
+            self.grow_run(place, self.documents, documents)
         self.documents = documents
+        self.analyze()
+
+    def grow_run(self, place: int, had: int, documents: int) -> None:
+        """Let a run that had so many documents have more."""
+        first, last = (place * 10_000_000 + number for number in (had, documents - 1))
+        run_id = self.run_ids[place]
         with self.database.write() as tx:
-            tx.execute(sa.update(runs).values(ready=documents))
-        self._analyze()
+            run = tx.execute(sa.select(runs).where(runs.c.id == run_id)).one()
+            self.contents.write(tx, run, first, last)
+            _add_work(tx, run, _numbers(first, last), self.messages)
+            tx.execute(sa.update(runs).where(runs.c.id == run_id).values(ready=documents))
 
     def leave_waiting(self) -> None:
         """Let most items of the first tenant be still to be done, as after a large import."""
@@ -94,26 +122,30 @@ class FilledStore:
         waits = {"status": "pending", "outcome": None, "finished_at": None}
         with self.database.write() as tx:
             tx.execute(sa.update(work_items).where(own, work_items.c.id % 10 != 0).values(waits))
-        self._analyze()
+        self.analyze()
 
-    def _analyze(self) -> None:
+    def analyze(self) -> None:
         if not self.database.is_sqlite:
             # Postgres looks by itself; a SQLite file knows nothing of its tables until maintenance.
             with self.database.outside() as connection:
-                connection.exec_driver_sql("ANALYZE")
+                connection.exec_driver_sql("VACUUM ANALYZE")
 
     def index_vectors(self) -> None:
         """As workers do; last, since adding to the index takes much longer than building it."""
         with self.database.write() as tx:
-            ensure_index(tx, _EMBEDDER.identity)
+            ensure_index(tx, self.contents.identity)
 
     def node_id(self, number: int) -> str:
         """Of a document of the first tenant."""
-        return f"{number:08x}-0000-7000-8000-{number:012x}"
+        return node_id_of(number)
 
 
-def _add_run(tx: Tx, tenant_id: str) -> int:
-    source_id = add_source(tx, "filled", tenant_id)
+def _tenant_names(tenants: int) -> list[str]:
+    return [TENANT, *(f"tenant{number}" for number in range(1, tenants))]
+
+
+def _add_run(tx: Tx, tenant_id: str, place: int) -> int:
+    source_id = add_source(tx, f"filled{place}", tenant_id)
     row = {
         "tenant_id": tenant_id,
         "source_id": source_id,
@@ -136,17 +168,31 @@ def _numbers(first: int, last: int) -> sa.CTE:
     return start.union_all(sa.select(start.c.n + 1).where(start.c.n < last))
 
 
-def _add_documents(tx: Tx, tenant_id: str, run_id: int, numbers: sa.CTE) -> None:
-    number = numbers.c.n
-    node_id = _node_id(tx, number)
-    name = sa.cast(number + 100_000_000, sa.Text) + ".txt"
-    address = "file:///filled/" + name
+class EqualContents:
+    """Texts that differ in little but their titles, and ten vectors."""
+
+    identity = _EMBEDDER.identity
+
+    def write(self, tx: Tx, run: sa.Row[Any], first: int, last: int) -> None:
+        numbers = _numbers(first, last)
+        row = node_row(tx.now, self.identity) | _names(numbers)
+        row |= {
+            "id": _node_id(tx, numbers.c.n),
+            "tenant_id": run.tenant_id,
+            "source_id": run.source_id,
+            "title": "A report",
+            "profile": "document",
+            "fields": {"primary_skills": ["milling", "masonry"], "summary": _SEARCHED * 5},
+        }
+        _insert(tx, nodes, row, numbers)
+        _add_contents(tx, run.tenant_id)
+
+
+def _add_work(tx: Tx, run: sa.Row[Any], numbers: sa.CTE, messages: Sequence[str]) -> None:
+    """All that is recorded about documents besides their nodes."""
+    number, named = numbers.c.n, _names(numbers)
+    node_id, tenant_id, run_id = _node_id(tx, number), run.tenant_id, run.id
     own = {"tenant_id": tenant_id, "run_id": run_id, "node_id": node_id}
-    source_id = sa.select(runs.c.source_id).where(runs.c.id == run_id).scalar_subquery()
-    named = {"external_id": name, "url": address}
-    _insert(
-        tx, nodes, _node(tx, tenant_id) | named | {"id": node_id, "source_id": source_id}, numbers
-    )
     document = {"status": "ready", "change": "new", "updated_at": tx.now, "node_id": node_id}
     _insert(tx, run_documents, {"run_id": run_id} | named | document, numbers)
     key = "key-" + sa.cast(number, sa.Text)
@@ -157,9 +203,14 @@ def _add_documents(tx: Tx, tenant_id: str, run_id: int, numbers: sa.CTE) -> None
     _insert(tx, model_calls, own | _CALL | {"called_at": asked_at}, numbers)
     for stage in ITEMS:
         _insert(tx, work_items, own | _item(tx, stage), numbers)
-    for message in EVENTS:
-        _insert(tx, events, own | _event(tx, message) | {"document": name}, numbers)
-    _add_contents(tx, tenant_id)
+    for message in messages:
+        told = _event(tx, message) | {"document": named["external_id"]}
+        _insert(tx, events, own | told, numbers)
+
+
+def _names(numbers: sa.CTE) -> dict[str, sa.ColumnElement[str]]:
+    name = sa.cast(numbers.c.n + 100_000_000, sa.Text) + ".txt"
+    return {"external_id": name, "url": "file:///filled/" + name}
 
 
 def _add_contents(tx: Tx, tenant_id: str) -> None:
@@ -191,6 +242,10 @@ def _insert(tx: Tx, table: sa.Table, row: Mapping[str, Any], each: sa.CTE) -> No
     tx.execute(sa.insert(table).from_select(list(row), rows.select_from(each)))
 
 
+def node_id_of(number: int) -> str:
+    return f"{number:08x}-0000-7000-8000-{number:012x}"
+
+
 def _node_id(tx: Tx, number: sa.ColumnElement[int]) -> sa.ColumnElement[str]:
     if tx.connection.dialect.name == "sqlite":
         return sa.func.printf("%08x-0000-7000-8000-%012x", number, number)
@@ -198,24 +253,21 @@ def _node_id(tx: Tx, number: sa.ColumnElement[int]) -> sa.ColumnElement[str]:
     return sa.cast(parts[0] + "-0000-7000-8000-" + parts[1], nodes.c.id.type)
 
 
-def _node(tx: Tx, tenant_id: str) -> dict[str, Any]:
+def node_row(now: datetime, identity: str) -> dict[str, Any]:
+    """What all nodes that went through every stage have in common."""
     return {
-        "tenant_id": tenant_id,
-        "title": "A report",
-        "profile": "document",
         "media_type": "text/plain",
         "metadata": {},
-        "fields": {"primary_skills": ["milling", "masonry"], "summary": _SEARCHED * 5},
         "extraction_status": "ready",
         "extraction_model": "rules",
         "extraction_confidence": 0.9,
         "extraction_version": "1.0.0",
-        "extracted_at": tx.now,
+        "extracted_at": now,
         "embedding_status": "ready",
-        "embedding_identity": _EMBEDDER.identity,
-        "embedded_at": tx.now,
-        "created_at": tx.now,
-        "updated_at": tx.now,
+        "embedding_identity": identity,
+        "embedded_at": now,
+        "created_at": now,
+        "updated_at": now,
     }
 
 
