@@ -17,7 +17,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from penstock.search.query import Found, Scope
+from penstock.search.query import Filters, Found, Scope
 from penstock.store.database import Database, Tx
 from penstock.store.schema import embeddings, nodes, vector_identity
 
@@ -34,11 +34,14 @@ def search_vectors(tx: Tx, vector: bytes, identity: str, scope: Scope, limit: in
     """Nearest first, among vectors of exactly this identity."""
     count = max(limit * (_AGAIN_FILTERED if scope.filters.narrow else _AGAIN), _LEAST_AGAIN)
     if scope.few is None and count <= _MOST_AGAIN and _has_index(tx, identity):
-        nearest = _nearest_hnsw if tx.is_postgres else _nearest_rounded
-        near = nearest(tx, vector, identity, scope.filters.tenant_id, count)
+        if tx.is_postgres:
+            near = _nearest_hnsw(tx, vector, identity, scope, limit, count)
+        else:
+            near = _nearest_rounded(tx, vector, identity, scope.filters.tenant_id, count)
         found = scope.first_passing(tx, near, limit)
-        # Fewer: the filters passed over most of the nearest.
-        if len(found) == limit:
+        # Fewer: the filters passed over most of the nearest. Without any, HNSW has gone on as far
+        # as it goes.
+        if len(found) == limit or (found and tx.is_postgres and not scope.filters.narrow):
             return found
     return _search_all(tx, vector, identity, scope, limit)
 
@@ -54,12 +57,16 @@ def _search_all(tx: Tx, vector: bytes, identity: str, scope: Scope, limit: int) 
     return _as_found(tx, sa.select(each).order_by(each.c.distance).limit(limit))
 
 
-def _nearest_hnsw(tx: Tx, vector: bytes, identity: str, tenant_id: str, count: int) -> list[Found]:
+def _nearest_hnsw(
+    tx: Tx, vector: bytes, identity: str, scope: Scope, limit: int, count: int
+) -> list[Found]:
     tx.execute(sa.text(f"SET LOCAL hnsw.ef_search = {count}"))
     # Tenants come after the index: it has to go on until enough of its results are of this one.
     tx.execute(sa.text("SET LOCAL hnsw.iterative_scan = strict_order"))
-    measured = _measure_nodes(tx, vector, identity).where(nodes.c.tenant_id == tenant_id)
-    return _as_found(tx, measured.order_by("distance").limit(count))
+    # Other filters are asked of what was found: Postgres cannot tell how many they let through.
+    own = Filters(scope.filters.tenant_id).conditions(tx)
+    nearest = _measure_nodes(tx, vector, identity).where(*own).order_by("distance")
+    return _as_found(tx, nearest.limit(count if scope.filters.narrow else limit))
 
 
 def _nearest_rounded(

@@ -54,7 +54,6 @@ LARGE = {
 READS_ALL: dict[str, str] = {
     "maintain": "once a day, a page at a time, without holding anybody up",
     "GET /metrics": "calls to models are summed",
-    "common word": "every document is a hit, of which the best are wanted",
     "backfill": "one pass over the nodes of a tenant, which its cursor does not repeat",
 }
 # Four times as many documents may cost eight times as much, and small things what they like.
