@@ -187,14 +187,12 @@ class App:
     @cached_property
     def children(self) -> "ChildPool":
         from penstock.isolation.pool import ChildPool
-        from penstock.rules import extractor
-        from penstock.runs import compare
-        from penstock.text import extract
+        from penstock.text.extract import WARMUP
 
         return ChildPool(
             processes=self.settings.text_processes,
             timeout_seconds=self.settings.text_timeout_seconds,
-            warmup=(extract.WARMUP, extractor.WARMUP, compare.WARMUP),
+            warmup=(WARMUP,),
         )
 
     @cached_property

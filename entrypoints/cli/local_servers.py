@@ -4,6 +4,7 @@ import os
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 from dotenv import dotenv_values
@@ -92,6 +93,13 @@ def connect_prefect(settings: Settings) -> str | None:
     A server named in PREFECT_API_URL is used as it is. Must be called before prefect is imported.
     """
     _silence_prefect_console()
+    ui_url = _find_or_start(settings)
+    # Prefect itself imports this only when the first flow run has begun.
+    import_module("fastapi.encoders")
+    return ui_url
+
+
+def _find_or_start(settings: Settings) -> str | None:
     if named := os.environ.get("PREFECT_API_URL"):
         sign_in(settings, named)
         return None

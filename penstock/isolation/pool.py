@@ -71,7 +71,7 @@ def plan_chunks(
 # A chunk that takes longer is split; its inputs then get the full time, each alone.
 CHUNK_SECONDS = 30.0
 # Libraries leak a little, and a new child is cheap.
-CHUNKS_PER_CHILD = 100
+CHUNKS_PER_CHILD = 400
 # A child holds an input in several forms at once: message, bytes, characters, tree.
 MEMORY_PER_BYTE = 8
 # In chunks, then alone, and twice more for work lost together with all the children.

@@ -18,8 +18,7 @@ MODEL = "rules"
 REVISION = 1
 """Raise it when the rules answer differently: cached answers carry it."""
 IDENTITY = f"{MODEL}/{REVISION}"
-WARMUP = "penstock.rules.extractor"
-FUNCTION = f"{WARMUP}:extract_fields"
+FUNCTION = f"{__name__}:extract_fields"
 
 _ANSWERS: dict[str, Callable[[PreparedRequest, ParsedText, date], RulesAnswer]] = {
     "resume": answer_resume,

@@ -20,7 +20,6 @@ from penstock.errors import DocumentFault
 from penstock.isolation.pool import ChildPool, ChildTask
 from penstock.text.media_types import HTML, detect_media_type
 
-WARMUP = __name__
 SAME_DISTANCE = 3
 SAME_BYTES = "same bytes"
 

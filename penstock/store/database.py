@@ -33,7 +33,7 @@ _SQLITE_PRAGMAS = (
     # With WAL, NORMAL loses nothing when a process dies; a power cut may undo the last commits.
     "PRAGMA synchronous=NORMAL",
     "PRAGMA foreign_keys=ON",
-    "PRAGMA cache_size=-16000",
+    "PRAGMA cache_size=-8000",
     "PRAGMA temp_store=MEMORY",
 )
 
@@ -216,7 +216,12 @@ def _open_sqlite(url: str, timeout_seconds: float) -> sa.Engine:
     if path:
         _make_folder(Path(path).parent)
     connect_args = {"timeout": timeout_seconds}
-    engine = sa.create_engine(url, module=_sqlite_driver(), connect_args=connect_args)
+    # The connection that was used last has what is needed next in its cache; and the caches of
+    # those that are not needed stay small.
+    options: dict[str, Any] = {"connect_args": connect_args}
+    if path and path != ":memory:":
+        options |= {"pool_use_lifo": True}
+    engine = sa.create_engine(url, module=_sqlite_driver(), **options)
     if path and path != ":memory:":
         sa.event.listen(engine, "do_connect", lambda *_: _make_private_file(path))
     sa.event.listen(engine, "connect", _prepare_sqlite)

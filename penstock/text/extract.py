@@ -205,7 +205,8 @@ def _read(document: StoredDocument) -> RawDocument:
 Outcome = ExtractedText | Fault
 
 EXTRACTOR = "penstock.text.extract:extract_text"
-WARMUP = "penstock.text.warmup"
+# What children find already imported; by its name, since it is for all that they do.
+WARMUP = "penstock.pipeline.warmup"
 
 
 class TextPool:

@@ -13,7 +13,7 @@ from penstock.llm.answers import Caps
 from penstock.llm.profiles import Profile
 from penstock.llm.prompts import Extractor
 from penstock.rules import RulesExtractor
-from penstock.rules.extractor import WARMUP
+from penstock.text.extract import WARMUP
 
 from . import misbehaving
 from .scoring import TODAY, load_samples
