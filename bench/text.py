@@ -17,12 +17,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from bench.figures import Figure, add_options, report_figures
 from bench.measure import Measured, measure
 from bench.pages import REAL_PAGES_VARIABLE, given_pages
-from bench.pipeline import Target
 
 OURS, POOL = "penstock", "penstock-pool"
 INSTALL = "uv sync --group bench"
@@ -241,15 +239,6 @@ def judge_children(overheads: Sequence[Measured], growth: Measured) -> list[Figu
             detail=f"peak {growth.peak_mb:.0f} MB",
         ),
     ]
-
-
-def print_targets(targets: list[Target]) -> None:
-    """What was wanted, and what came out."""
-    table = Table("what", "wanted", "measured", "")
-    for target in targets:
-        mark = "" if not target.wanted else "MET" if target.met else "MISSED"
-        table.add_row(target.what, target.wanted, target.measured, mark)
-    console.print(table)
 
 
 def main() -> int:
