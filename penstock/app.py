@@ -269,7 +269,10 @@ class App:
             self._begin_loading_embedder()
 
     def _begin_loading_embedder(self) -> None:
-        threading.Thread(target=self._load_embedder, name="penstock-warm-up", daemon=True).start()
+        # Not a daemon: the interpreter would end in the middle of it, and so abort. Python 3.12
+        # starts no thread any more once the program has come to its last line.
+        with suppress(RuntimeError):
+            threading.Thread(target=self._load_embedder, name="penstock-warm-up").start()
 
     def _load_embedder(self) -> None:
         from penstock.embed.embedder import WordLlamaEmbedder

@@ -48,6 +48,7 @@ class FailureMode:
 
 
 _faults: dict[str, FailureMode] = {}
+_armed: str | None = None
 _reached: Counter[str] = Counter()
 _lock = threading.Lock()
 
@@ -66,13 +67,26 @@ def hit(point: str) -> None:
 
 def arm(faults: str | None) -> None:
     """Have these faults happen in this process; None or an empty text: none."""
+    global _armed
     parsed = parse(faults) if faults else {}
     with _lock:
+        _armed = faults or None
         _reached.clear()
         _faults.clear()
         _faults.update(parsed)
     if faults:
         log.warning("this process will fail on purpose: PENSTOCK_FAULTS=%s", faults)
+
+
+def armed() -> str | None:
+    """The faults of this process, as they were given."""
+    return _armed
+
+
+def follow(faults: str | None) -> None:
+    """Arm the faults of the parent process, unless they are armed."""
+    if faults != _armed:
+        arm(faults)
 
 
 def parse(faults: str) -> dict[str, FailureMode]:

@@ -16,6 +16,7 @@ from multiprocessing.context import BaseContext
 from threading import local
 from typing import Any, cast
 
+from penstock import failpoints
 from penstock.documents import Fault
 from penstock.errors import ConfigurationError, DocumentFault, ErrorClass
 
@@ -53,9 +54,14 @@ def prepare_child(memory_bytes: int, warmup: Sequence[str]) -> None:
 
 
 def run_chunk(
-    inputs: Sequence[tuple[str, Any]], function: str, options: Mapping[str, Any], doing: str
+    inputs: Sequence[tuple[str, Any]],
+    function: str,
+    options: Mapping[str, Any],
+    doing: str,
+    faults: str | None,
 ) -> list[Any]:
     """One outcome per named input, in order; no exception of an input leaves this function."""
+    failpoints.follow(faults)
     call = load_function(function)
     return [_run_one(name, one, call, options, doing) for name, one in inputs]
 

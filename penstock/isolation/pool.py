@@ -8,6 +8,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
+from penstock import failpoints
 from penstock.documents import Fault
 from penstock.errors import ErrorClass, Interrupted
 from penstock.isolation.child import (
@@ -188,7 +189,7 @@ class ChildPool:
         try:
             future = children.schedule(
                 run_chunk,
-                args=(named, job.function, dict(job.options), job.doing),
+                args=(named, job.function, dict(job.options), job.doing, failpoints.armed()),
                 timeout=seconds if len(chunk) == 1 else min(seconds, CHUNK_SECONDS),
             )
         except RuntimeError:

@@ -26,9 +26,11 @@ from penstock.settings import mask_url
 _SQLITE_BUSY_SECONDS = 30.0
 _IDLE_SECONDS = 60.0
 _LEAST_IDLE_SECONDS = 10.0
+_WHOLE_OVER_IDLE = 3
+_WITH_TRANSACTION_TIMEOUT = 170_000
 _ONE_ACTIVE = "uq_work_items_one_active"
 _DEADLOCK = "40P01"
-_IDLE_TOO_LONG = "25P03"
+_TOO_LONG = ("25P03", "25P04")
 _SQLITE_PRAGMAS = (
     # With WAL, NORMAL loses nothing when a process dies; a power cut may undo the last commits.
     "PRAGMA synchronous=NORMAL",
@@ -107,10 +109,8 @@ class Database:
             self.engine = _open_postgres(url)
         # For this transaction alone: behind a pooler, the next one may have another session.
         idle_ms = round(1000 * max(idle_seconds, _LEAST_IDLE_SECONDS))
-        self._begin_postgres = (
-            f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {idle_ms}; "
-            "SELECT clock_timestamp()"
-        )
+        self._idle_limit = f"SET LOCAL idle_in_transaction_session_timeout = {idle_ms}; "
+        self._whole_limit = f"SET LOCAL transaction_timeout = {_WHOLE_OVER_IDLE * idle_ms}; "
         # SQLite has one writer; queueing our own threads here beats its sleep-and-retry.
         self._writer: AbstractContextManager[Any] = (
             threading.RLock() if self.is_sqlite else nullcontext()
@@ -130,9 +130,11 @@ class Database:
             yield tx
 
     @contextmanager
-    def write(self) -> Iterator[Tx]:
-        """A transaction that changes something; committed when the block ends well."""
-        with _explained(self.url), self._writer, self._begun(penstock_write=True) as tx:
+    def write(self, *, lasting: bool = False) -> Iterator[Tx]:
+        """A transaction that changes something; committed when the block ends well. One that is
+        not `lasting` is ended by the database when it takes several times the length of a lease."""
+        options = {"penstock_write": True, "penstock_lasting": lasting}
+        with _explained(self.url), self._writer, self._begun(**options) as tx:
             yield tx
             tx.run_before_commit()
             self._commit(tx.connection)
@@ -173,7 +175,8 @@ class Database:
         round trip, which is why the driver leaves transactions to us.
 
         A process that was halted or cut off in a transaction must not keep its locks from the
-        worker that takes over its work, so Postgres ends one that is idle for long."""
+        worker that takes over its work, so Postgres ends one that is idle for long; and, from 17
+        on, one that takes long: between the rows of one statement it does not count as idle."""
         if self.is_sqlite:
             connection.begin()
             return datetime.now(UTC)
@@ -181,7 +184,7 @@ class Database:
 
         driver: Any = connection.connection.dbapi_connection
         try:
-            answers = driver.execute(self._begin_postgres)
+            answers = driver.execute(self._begin_postgres(connection, driver))
         except DriverError as error:
             connection.invalidate(error)
             raise OperationalError("BEGIN", None, error, connection_invalidated=True) from error
@@ -189,6 +192,13 @@ class Database:
             pass
         now: datetime = answers.fetchone()[0]
         return now.astimezone(UTC)
+
+    def _begin_postgres(self, connection: sa.Connection, driver: Any) -> str:
+        options = connection.get_execution_options()
+        bounded = options.get("penstock_write") and not options.get("penstock_lasting")
+        whole = bounded and driver.info.server_version >= _WITH_TRANSACTION_TIMEOUT
+        limits = self._idle_limit + (self._whole_limit if whole else "")
+        return f"BEGIN; {limits}SELECT clock_timestamp()"
 
     def _commit(self, connection: sa.Connection) -> None:
         if self.is_sqlite:
@@ -330,7 +340,7 @@ def _is_passing(error: SQLAlchemyError) -> bool:
         return True
     if not isinstance(error, DBAPIError):
         return False
-    if error.connection_invalidated or _sqlstate(error) == _IDLE_TOO_LONG:
+    if error.connection_invalidated or _sqlstate(error) in _TOO_LONG:
         return True
     # Another transaction has just recorded the same work; the next attempt finds it.
     return _ONE_ACTIVE in str(error.orig)

@@ -51,7 +51,7 @@ def migrate(database: Database) -> bool:
         _refuse_newer(database, revision)
         if not database.is_sqlite and (revision or "") >= _INDEXED_BEFOREHAND:
             _prepare(database)
-        with database.write() as tx:
+        with database.write(lasting=True) as tx:
             from alembic import command
 
             command.upgrade(alembic_config(tx.connection), "head")

@@ -55,7 +55,7 @@ def move_database(
         _refuse_busy(connection)
     _refuse_foreign(target)
     migrate(target)
-    with target.write() as tx:
+    with target.write(lasting=True) as tx:
         waiting_workers = _reserve(tx, target)
         with _indexed_afterwards(tx, make_index, progress):
             with _snapshot(source) as connection:

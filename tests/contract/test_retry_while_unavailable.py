@@ -3,9 +3,11 @@
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from psycopg import OperationalError
 
 from penstock.errors import StoreConflict, StoreError, StoreUnavailable
 from penstock.store import leader_lease as leases
@@ -103,6 +105,31 @@ def test_a_process_halted_in_a_transaction_does_not_keep_its_locks(
             tx.execute(sa.text("SELECT 1"))
 
     with closing(halted), pytest.raises(StoreUnavailable, match="idle"):
+        wake_up_late()
+
+
+@pytest.mark.parametrize("database", ["postgres"], indirect=True)
+def test_a_process_halted_between_the_rows_of_a_statement_does_not_keep_its_locks(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Postgres takes such a session for busy, not for idle."""
+    monkeypatch.setattr("penstock.store.database._LEAST_IDLE_SECONDS", 0.5)
+    desk = Desk(database)
+    [item_id] = desk.enqueue(make_item())
+    halted = Database(database.url, idle_seconds=0.5)
+
+    def wake_up_late() -> None:
+        with halted.write() as tx:
+            driver: Any = tx.connection.connection.dbapi_connection
+            with driver.pipeline(), driver.cursor() as cursor:
+                cursor.execute("UPDATE work_items SET priority = 1 WHERE id = %s", [item_id])
+                driver.pgconn.send_flush_request()
+                driver.pgconn.flush()
+                wait_until(lambda: not desk.claim(), 5)
+                wait_until(lambda: desk.claim().ids == [item_id], 10)
+
+    # The driver's own error, since the statement is the driver's own.
+    with closing(halted), pytest.raises(OperationalError, match="closed the connection"):
         wake_up_late()
 
 

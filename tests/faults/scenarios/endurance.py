@@ -130,7 +130,9 @@ def endure(
 @contextmanager
 def in_small_batches(scene: Scene) -> Iterator[Scene]:
     """The same scene, where documents are admitted in batches as small as those of workers."""
-    settings = scene.app.settings.model_copy(update={"batch_size": BATCH_SIZE})
+    # One child process, since each counts by itself how often a failpoint was reached.
+    small = {"batch_size": BATCH_SIZE, "text_processes": 1}
+    settings = scene.app.settings.model_copy(update=small)
     app = App(settings, scene.app.database)
     try:
         yield replace(scene, app=app)
