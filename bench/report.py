@@ -1,5 +1,5 @@
 """Runs all benches and writes docs/performance.json and the tables of docs/performance.md:
-`python -m bench.report [--only NAME …] [--write-only] [--short]`.
+`python -m bench.report [--only NAME … [--with ARGUMENTS]] [--write-only] [--short]`.
 
 An hour on an idle machine; with `--only`, the figures of the other benches stay, with their date.
 A bench that fails to run is told of on the page and does not end the report. `--short` is
@@ -9,6 +9,7 @@ sizes are smaller. Ends with 1 when a target was missed or a bench failed.
 
 import argparse
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -181,6 +182,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     names = [bench.name for bench in BENCHES]
     parser.add_argument("--only", nargs="+", choices=names, default=names, help="run only these")
+    parser.add_argument(
+        "--with",
+        dest="arguments",
+        type=shlex.split,
+        help="for the bench of --only: a part of it",
+    )
     parser.add_argument("--write-only", action="store_true", help="the page, from what is recorded")
     parser.add_argument("--short", action="store_true", help="ten minutes of it; writes nothing")
     chosen = parser.parse_args()
@@ -192,6 +199,10 @@ def main() -> int:
         return 0
     taken = describe_circumstances(datetime.now(UTC).strftime("%Y-%m-%d %H:%M"))
     benches = [bench for bench in BENCHES if bench.name in chosen.only]
+    if chosen.arguments:
+        if len(benches) != 1:
+            parser.error("--with needs --only and the name of one bench")
+        benches = [replace(benches[0], arguments=tuple(chosen.arguments))]
     record = measure_all(record, benches, taken)
     return judge(record, [bench.name for bench in benches])
 
