@@ -112,8 +112,9 @@ class OpenConnections:
         self._idle: list[Connection] = []
 
     def keep_one(self) -> None:
-        """Keep the connection that the client has just used, or another one."""
-        self._idle.append(self._client.connection_pool.get_connection())
+        """Keep the connection that the client has just used, or another one, if none is kept."""
+        if not self._idle:
+            self._idle.append(self._client.connection_pool.get_connection())
 
     def run_script(self, name: str, arguments: Sequence[str | int]) -> Any:
         """What the script returns; None when it has to be called in another way."""

@@ -194,11 +194,14 @@ class RedisMirror:
         calls = [*_arguments_of_calls(groups, jobs)]
         if len(calls) == 1 and (found := self._connections.run_script("apply", calls[0])):
             return [*found]
-        return call_with_timeout(self._client, partial(self._call_all, calls))
+        lists = call_with_timeout(self._client, partial(self._call_all, calls))
+        # Not in the thread of the call, which may come to it when its caller has long given up and
+        # the client is closed.
+        self._connections.keep_one()
+        return lists
 
     def _call_all(self, calls: Sequence[Sequence[str | int]]) -> list[list[str]]:
         found = [run_script(self._client, "apply", arguments) for arguments in calls]
-        self._connections.keep_one()
         return [[*chain(*lists)] for lists in zip(*found, strict=True)]
 
 
