@@ -14,6 +14,7 @@ from penstock.errors import UsageError
 from penstock.testing.script import Behaviour, Ending
 
 # Hundreds of clients may connect in the same instant.
+_TICKS_TO_CONNECT = 5
 _BACKLOG = 1024
 _MAX_HEAD_BYTES = 65_536
 _SLOW_PIECES = 20
@@ -115,6 +116,10 @@ class HttpServer:
         started.set_result(server.sockets[0].getsockname()[1])
         await self._stop.wait()
         server.close()
+        # A connection that was accepted a moment ago gets its transport first: ended before that,
+        # it would leave its socket open.
+        for _ in range(_TICKS_TO_CONNECT):
+            await asyncio.sleep(0)
         for transport in list(self._transports):
             transport.abort()
         await server.wait_closed()
