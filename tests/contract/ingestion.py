@@ -105,7 +105,8 @@ class Workplace:
     """A folder of documents, a database, and whatever is needed to ingest the one into the other.
 
     Retries come at once, since how long they wait is the work queue's own contract, and the rules
-    extract in this process, since children take longer to start than the rest takes together.
+    extract in this process, which reads the files too, since children take longer to start than the
+    rest takes together.
     """
 
     lease_seconds = 60
@@ -162,7 +163,7 @@ class Workplace:
 
     def admit_some(self, lease: RunLease, listed: Iterable[Listed]) -> None:
         """Let these in; the listing stays open."""
-        admission = self.app.admission(lease)
+        admission = replace(self.app.admission(lease), children=None)
         for batch in admission.fetch_batches(listed):
             admission.record(batch)
 
@@ -183,7 +184,7 @@ class Workplace:
         """A whole run. If a stage pauses, so does the run, and the pause is raised."""
         run = self.record_run(profile, force)
         with self.app.hold_run(run.id) as held:
-            admission = self.app.admission(held.lease)
+            admission = replace(self.app.admission(held.lease), children=None)
             worker = self.app.run_worker(held, self.steps)
             worker.poll_seconds = 0.01
             return execute_run(

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from penstock.crawl import fetch, files
+from penstock.crawl.files import FolderListing
 from penstock.documents import Stage
 from penstock.errors import ConfigurationError, ErrorClass, StagePaused
 from penstock.operations import nodes as node_operations
@@ -20,6 +22,7 @@ from penstock.pipeline import extract
 from penstock.queue.items import ItemPayload, ItemStatus, NewItem, Outcome
 from penstock.queue.sweep import Recovered
 from penstock.recovery import recover
+from penstock.runs.admission import Admission
 from penstock.runs.lifecycle import abort_run, close_listing, read_run, try_finalize
 from penstock.runs.run import Change, DocumentStatus, RunStatus
 from penstock.search.hybrid import search
@@ -108,6 +111,25 @@ def test_unchanged_documents_are_skipped_and_cost_nothing(
     assert (report.run.status, counts(report)) == (RunStatus.FINISHED, {"skipped": 3})
     assert place.steps.calls == {}
     assert read_rows(place.database, nodes, texts, embeddings, work_items) == before
+
+
+@pytest.mark.full_suite
+def test_files_are_the_same_whether_children_read_them_or_this_process(place: Workplace) -> None:
+    for number in range(10):
+        place.write(f"{number}.html", f"<p>{make_text(f'Watermill {number}')}</p>")
+    (place.folder / "pipe").symlink_to("/dev/null")
+    admission = place.app.admission(place.open())
+    alone = replace(admission, children=None, _seen=set())
+    listed = list(FolderListing(place.folder).list())
+
+    def read(reader: Admission) -> list[tuple[Any, ...]]:
+        found = [one.assessed for batch in reader.fetch_batches(listed) for one in batch]
+        return [(one.listed, one.stage, one.fault, one.stored) for one in found]
+
+    assert admission.children is not None
+    by_children = read(replace(admission, batch_size=64, _seen=set()))
+    assert by_children == read(alone)
+    assert sum(stored is not None for *_, stored in by_children) == 10
 
 
 def refuse_to_read(path: Path, max_bytes: int) -> None:
