@@ -251,8 +251,6 @@ def figures_of(reads: Reads, calls: int, only: str) -> Iterator[Figure]:
 def open_store(kind: str, folder: Path, documents: int) -> Iterator[Database]:
     """A filled store in this folder; it is filled unless it has been."""
     folder.mkdir(parents=True, exist_ok=True)
-    # Postgres as root runs as another account, which must be able to enter its folder.
-    folder.chmod(0o755)
     with ExitStack() as stack:
         url = f"sqlite:///{folder / 'reads.db'}"
         if kind == "postgres":
@@ -281,6 +279,8 @@ def main() -> int:
     calls = QUICK_CALLS if options.quick else CALLS
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory(prefix="penstock-reads-") as temporary:
+        # Postgres as root runs as another account, which must be able to enter its folder.
+        Path(temporary).chmod(0o755)
         for kind in options.database or ("sqlite", "postgres"):
             folder = (options.store or Path(temporary)) / kind
             with (
