@@ -24,6 +24,7 @@ _HEARTBEAT = "prefect.flow-run.heartbeat"
 # After these no heartbeat is due. The last two wait for a process that is yet to be started.
 _QUIET_STATES = (
     "Completed",
+    "CompletedWithErrors",
     "Failed",
     "TimedOut",
     "Cancelled",
@@ -31,6 +32,7 @@ _QUIET_STATES = (
     "Suspended",
     "AwaitingRetry",
 )
+_TROUBLED_STATES = ("Failed", "Crashed", "Suspended", "CompletedWithErrors")
 _OURS = {"prefect.resource.role": "tag", "prefect.resource.id": f"prefect.tag.{TAG}"}
 _INGEST = {"prefect.resource.role": "flow", "prefect.resource.name": "ingest"}
 _HELPER = "process/process"
@@ -103,13 +105,15 @@ def _note_failed_ingests() -> AutomationCore:
     return AutomationCore(
         name=FAILED_INGESTS,
         description=(
-            "Triggered by every ingest that failed or crashed. Add a notification or a webhook as "
-            "an action; the event `penstock.run.failed` tells tenant, source and reason."
+            "Triggered by every ingest that failed, crashed, was suspended because a setting has "
+            "to be mended, or completed with errors. Add a notification or a webhook as an action; "
+            "the events `penstock.run.failed` and `penstock.run.paused` tell tenant, source and "
+            "reason."
         ),
         tags=[TAG],
         trigger=EventTrigger(
             posture=Posture.Reactive,
-            expect={"prefect.flow-run.Failed", "prefect.flow-run.Crashed"},
+            expect={f"prefect.flow-run.{state}" for state in _TROUBLED_STATES},
             match={"prefect.resource.id": "prefect.flow-run.*"},
             match_related=_INGEST,
             for_each={"prefect.resource.id"},

@@ -1,39 +1,108 @@
-"""What is done when a flow run of `ingest` ends, however it does."""
+"""How a flow run of `ingest` ends: the state that tells what became of its documents, and what is
+done when it ends in any other way."""
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+from uuid import UUID
 
 from prefect import Flow, State, get_run_logger
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun
+from prefect.exceptions import Pause
+from prefect.runtime import deployment
+from prefect.runtime import flow_run as current
+from prefect.states import Completed, Failed, Suspended
+from prefect.utilities.engine import propose_state_sync
 
 from flows.opening import open_flow_app
-from penstock.errors import PenstockError
-from penstock.runs.lifecycle import abort_run, read_run, release_run, run_of_flow, try_finalize
-from penstock.runs.report import RunReport, group_failures, list_slowest
-from penstock.runs.run import RunStatus
-from penstock.store.database import Database
+from penstock.app import App
+from penstock.errors import ConfigurationError, PenstockError, RunRefused
+from penstock.runs.lifecycle import abort_run, release_run, run_of_flow, try_finalize
+from penstock.runs.report import (
+    FailureGroup,
+    RunReport,
+    group_failures,
+    list_slowest,
+    outcome_line,
+    report_run,
+)
+from penstock.runs.run import DocumentStatus, RunStatus
 from tasks.artifacts import publish_summary
-from tasks.events import announce_failed_run
+from tasks.events import announce_failed_run, announce_paused_run
 from tasks.policy import forget_old_results
 
+COMPLETED_WITH_ERRORS = "CompletedWithErrors"
 # Failed documents that are shown of each class.
 EXAMPLES = 20
 
 
-def conclude_run(database: Database, report: RunReport) -> dict[str, Any]:
-    """Publish what a run did; PenstockError when it did not finish."""
-    with database.read() as tx:
-        failures = group_failures(tx, report.run.id, examples=EXAMPLES)
-        slowest = list_slowest(tx, report.run.id)
-        run = read_run(tx, report.run.id)
-    publish_summary(report, failures, slowest)
+def conclude_run(app: App, run_id: int) -> Any:
+    """Publish what a run did; the state that says so. One that did not finish is a failure."""
+    outcome, report = summarize_run(app, run_id)
     forget_old_results()
-    counts = ", ".join(f"{count} {status}" for status, count in report.counts.items() if count)
-    get_run_logger().info(
-        "run %d %s: %s in %.1f s", run.id, run.status, counts or "no documents", report.seconds
-    )
+    run = report.run
     if run.status is not RunStatus.FINISHED:
-        raise PenstockError(f"run {run.id} ended as {run.status}: {run.error}")
-    return report.as_json()
+        message = f"run {run.id} ended as {run.status}: {run.error}; {outcome}"
+        return Failed(message=message, data=PenstockError(message))
+    with_errors = report.counts[DocumentStatus.ERROR] > 0
+    name = COMPLETED_WITH_ERRORS if with_errors else None
+    return Completed(name=name, message=outcome, data=report.as_json())
+
+
+def summarize_run(app: App, run_id: int) -> tuple[str, RunReport]:
+    """Publish the summary of a run as it is now, and warn of each class of failure."""
+    with app.database.read() as tx:
+        report = report_run(tx, run_id)
+        failures = group_failures(tx, run_id, examples=EXAMPLES)
+        slowest = list_slowest(tx, run_id)
+        outcome = outcome_line(tx, report, app.settings.extraction.confidence_threshold)
+    publish_summary(report, outcome, failures, slowest)
+    logger = get_run_logger()
+    for group in failures:
+        logger.warning("%s", _failure_line(group))
+    logger.info("run %d %s: %s in %.1f s", run_id, report.run.status, outcome, report.seconds)
+    return outcome, report
+
+
+def _failure_line(group: FailureGroup) -> str:
+    example = group.examples[0]
+    whole = "1 document" if group.documents == 1 else f"{group.documents:,} documents"
+    return (
+        f"{whole} failed with {group.error_class}, such as {example.external_id}: {example.reason}"
+    )
+
+
+@contextmanager
+def told_if_stopped(app: App, run_id: int) -> Iterator[None]:
+    """Publish how far a run came that stops in this block before its end.
+
+    Paused because of a setting, the flow run of a deployment is suspended: "Resume" in Prefect goes
+    on with it once the setting is mended. Nothing could start another flow run again, so it fails
+    with the reason; the same call goes on.
+    """
+    try:
+        yield
+    except RunRefused:
+        # Another flow run works on it, and tells what becomes of it.
+        raise
+    except ConfigurationError as fault:
+        outcome, report = summarize_run(app, run_id)
+        announce_paused_run(report.run, str(fault))
+        if deployment.get_id() and not current.get_parent_flow_run_id():
+            _suspend(f"{fault}; {outcome}. Mend it, then resume this flow run")
+        raise
+    except Exception:
+        summarize_run(app, run_id)
+        raise
+
+
+def _suspend(message: str) -> NoReturn:
+    flow_run_id = UUID(current.get_id())
+    with get_client(sync_client=True) as client:
+        # Prefect's own `suspend_flow_run` takes no message, and gives up after a time.
+        state = propose_state_sync(client, Suspended(message=message), flow_run_id)
+    raise Pause(state=state)
 
 
 def abort_cancelled_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:

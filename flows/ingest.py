@@ -1,14 +1,14 @@
 """Flow `ingest`: one source, from its listing to searchable records and exact counts."""
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from prefect import flow
 from prefect.runtime import flow_run
 
-from flows.hooks import abort_cancelled_run, conclude_run, settle_run
+from flows.hooks import abort_cancelled_run, conclude_run, settle_run, told_if_stopped
 from flows.opening import open_flow_app
-from flows.parameters import AtLeastOne, TenantName, Text
+from flows.parameters import AtLeastOne, Share, TenantName, Text
 from penstock.runs.execute import execute_run, list_source, open_source_run
 from penstock.runs.lifecycle import try_finalize
 from penstock.search.vectors import prepare_index
@@ -39,9 +39,10 @@ def ingest(
     force: bool = False,
     documents: list[Text] | None = None,
     run_id: AtLeastOne | None = None,
+    max_failed: Share | None = None,
     blocks: list[str] | None = None,
 ) -> dict[str, Any]:
-    """Discover → fetch → extract text → extract fields → embed → finalize.
+    """Discover → fetch → extract text → extract fields → embed → finalize; the run's figures.
 
     Args:
         source: The name of a source, a folder, a file, a file of URLs, the URL of a site, sitemap,
@@ -51,19 +52,20 @@ def ingest(
         force: Process documents again even if they are unchanged.
         documents: Process these again even if they are unchanged (ids, URLs or node ids).
         run_id: Take up this recorded run instead of starting a new one.
+        max_failed: Fail when more than this share of the documents does; empty: when all do.
         blocks: Saved configuration blocks that win over the environment, as `type/name`.
     """
     wanted: dict[str, Any] = {"profile": profile, "force": force, "documents": documents or []}
     with open_flow_app(blocks) as app, shown_run_log():
         app.warm_up()
         run_id = run_id or open_source_run(app.sources, source, tenant, **wanted).id
-        with app.hold_run(run_id) as held:
+        with told_if_stopped(app, run_id), app.hold_run(run_id) as held:
             tag_flow_run(f"tenant:{held.run.tenant_id}", f"source:{held.run.source_name}")
             prepare_index(app.database, app.embedder.identity)
-            progress = run_progress(app.database, run_id)
+            progress = run_progress(app.database, held.run)
             admission = app.admission(held.lease)
             steps = TaskSteps(app.steps, f"run {run_id}", extract_text, extract_fields, embed_texts)
-            report = execute_run(
+            execute_run(
                 held,
                 discover=partial(list_source, app.sources, held.run),
                 fetch=admission.fetch_batches,
@@ -72,6 +74,7 @@ def ingest(
                 finalize=try_finalize,
                 on_progress=progress.refresh,
                 flow_run_id=flow_run.get_id(),
+                max_failed=app.settings.max_failed if max_failed is None else max_failed,
             )
             progress.show()
-        return conclude_run(app.database, report)
+        return cast(dict[str, Any], conclude_run(app, run_id))

@@ -226,6 +226,12 @@ class Settings(_Section):
     faults: str | None = Field(
         None, description="For tests of recovery: points at which this process fails on purpose"
     )
+    max_failed: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="A run fails when more than this share of its documents does, or all of them",
+    )
     queue_age_seconds: Positive = Field(
         600, description="Work that waits longer asks for one more `process` flow"
     )

@@ -1,6 +1,8 @@
 """What flow runs show in the Prefect UI: progress, summaries, failures, figures."""
 
+import hashlib
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +24,7 @@ from penstock.documents import Stage
 from penstock.maintenance.retention import Maintained, MaintenanceStep, in_short
 from penstock.runs.execute import read_report
 from penstock.runs.report import FailureGroup, RunReport, SlowDocument
-from penstock.runs.run import DocumentStatus, RunStatus
+from penstock.runs.run import DocumentStatus, Run, RunStatus
 from penstock.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -78,56 +80,75 @@ class ProgressArtifact:
             )
 
 
-def run_progress(database: Database, run_id: int) -> ProgressArtifact:
+# Prefect shows the history of an artifact by its key, which has lower-case letters, digits and
+# dashes.
+_NOT_IN_KEYS = re.compile(r"[^a-z0-9]+")
+_LONGEST_NAME = 60
+
+
+def source_key(run: Run) -> str:
+    """The key of what is shown about a source: `ingest-<source>`, so that Prefect shows the history
+    of all its runs. A name that had to be changed has a part that is its own."""
+    name = _NOT_IN_KEYS.sub("-", run.source_name.lower()).strip("-")[:_LONGEST_NAME].strip("-")
+    if name == run.source_name and run.tenant_id == "default":
+        return f"ingest-{name}"
+    own = hashlib.sha256(f"{run.tenant_id}\n{run.source_name}".encode()).hexdigest()[:6]
+    return f"ingest-{name}-{own}" if name else f"ingest-{own}"
+
+
+def run_progress(database: Database, run: Run) -> ProgressArtifact:
     """The progress bar of a run."""
 
     def read() -> tuple[float, str]:
-        report = read_report(database, run_id)
+        report = read_report(database, run.id)
         done = report.documents - report.counts[DocumentStatus.PENDING]
         percent = 100.0 * done / report.documents if report.documents else 100.0
         return percent, _stages_line(report)
 
-    return ProgressArtifact(f"run-{run_id}-progress", read)
+    return ProgressArtifact(f"{source_key(run)}-progress", read)
 
 
 def publish_summary(
-    report: RunReport, failures: Sequence[FailureGroup], slowest: Sequence[SlowDocument]
+    report: RunReport,
+    outcome: str,
+    failures: Sequence[FailureGroup],
+    slowest: Sequence[SlowDocument],
 ) -> None:
-    """Leave behind what a person wants to know about a run that ended."""
-    with best_effort(f"the summary of run {report.run.id}"):
-        _publish_summary(report, failures, slowest)
-
-
-def _publish_summary(
-    report: RunReport, failures: Sequence[FailureGroup], slowest: Sequence[SlowDocument]
-) -> None:
-    run_id = report.run.id
-    create_markdown_artifact(
-        key=f"run-{run_id}-summary",
-        markdown=summary_markdown(report, slowest),
-        description=f"Run {run_id}",
-    )
-    if failures:
-        create_table_artifact(
-            key=f"run-{run_id}-failures",
-            table=[row for group in failures for row in _failure_rows(group)],
-            description=f"Documents of run {run_id} that failed, by the class of their error",
+    """Leave behind what a person wants to know about a run that ended or paused."""
+    run = report.run
+    with best_effort(f"the summary of run {run.id}"):
+        create_markdown_artifact(
+            key=source_key(run),
+            markdown=summary_markdown(report, slowest, outcome),
+            description=f"Run {run.id}: {outcome}",
         )
+        if failures:
+            create_table_artifact(
+                key=f"{source_key(run)}-failures",
+                table=[row for group in failures for row in _failure_rows(group)],
+                description=f"Documents of run {run.id} that failed, by the class of their error",
+            )
 
 
-def summary_markdown(report: RunReport, slowest: Sequence[SlowDocument] = ()) -> str:
+def summary_markdown(
+    report: RunReport, slowest: Sequence[SlowDocument] = (), outcome: str = ""
+) -> str:
     """The summary of one run as Markdown."""
     figures = report.as_json()
     counts = "\n".join(f"| {status} | {count} |" for status, count in figures["counts"].items())
     problem = f"\n**{figures['error']}**\n" if figures["error"] else ""
-    return f"""# Run {report.run.id} of {report.run.source_name}: {report.run.status}
+    status = "paused" if report.run.paused_reason else report.run.status
+    return f"""# Run {report.run.id} of {report.run.source_name}: {status}
 {problem}
+{outcome}
+
 | documents | |
 |---|---|
 {counts}
 
-- {figures["extractions"]} extracted, {figures["embeddings"]} embedded \
-in {figures["seconds"]:.1f} s ({figures["documents_per_second"]:g} documents/s)
+- {figures["extractions"]} extracted, {figures["stages"]["extract"]["reused"]} reused, \
+{figures["embeddings"]} embedded in {figures["seconds"]:.1f} s \
+({figures["documents_per_second"]:g} documents/s)
 - {figures["llm_calls"]} model calls, {figures["tokens"]} tokens, ${figures["cost_usd"]:.4f}, \
 fallback rate {figures["fallback_rate"]:.0%}
 {_slowest_lines(slowest)}
@@ -144,6 +165,8 @@ def _slowest_lines(slowest: Sequence[SlowDocument]) -> str:
 
 def _next_commands(report: RunReport) -> str:
     run_id = report.run.id
+    if report.run.paused_reason:
+        return f"mend what is named above, then `penstock resume {run_id}`, or resume the flow run"
     if report.run.status is not RunStatus.FINISHED:
         return f"`penstock logs {run_id} --level ERROR`, then start the same source again"
     if report.counts[DocumentStatus.ERROR]:

@@ -16,13 +16,23 @@ from penstock.runs.run import Run
 from tasks.artifacts import best_effort
 
 RUN_FAILED = "penstock.run.failed"
+RUN_PAUSED = "penstock.run.paused"
 QUEUE_OLD = "penstock.queue.old"
 
 
 def announce_failed_run(run: Run, reason: str) -> None:
     """Emit that a run failed, or stopped before its end."""
+    _announce_run(RUN_FAILED, run, reason)
+
+
+def announce_paused_run(run: Run, reason: str) -> None:
+    """Emit that a run waits for a setting to be mended."""
+    _announce_run(RUN_PAUSED, run, reason)
+
+
+def _announce_run(event: str, run: Run, reason: str) -> None:
     _emit(
-        RUN_FAILED,
+        event,
         f"penstock.run.{run.id}",
         f"run {run.id} of {run.source_name}",
         tenant=run.tenant_id,

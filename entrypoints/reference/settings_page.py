@@ -33,6 +33,7 @@ GROUPS = {
         "max_rescues",
         "job_timeout",
         "queue_age",
+        "max_failed",
         "batch_size",
         "backfill_",
         "server_idle",

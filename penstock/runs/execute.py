@@ -162,6 +162,7 @@ def execute_run(
     finalize: Callable[[Database, int], object] = try_finalize,
     on_progress: Callable[[], None] = lambda: None,
     flow_run_id: str | None = None,
+    max_failed: float | None = None,
 ) -> RunReport:
     """Do everything that a run consists of.
 
@@ -174,11 +175,13 @@ def execute_run(
         finalize: Ends the run when nothing is left to do.
         on_progress: Called now and then while the run goes on.
         flow_run_id: Of Prefect, if a flow does this.
+        max_failed: The run fails when more than this share of its documents does; None: all.
     """
     database, run_id = held.database, held.run.id
     held.worker = worker
     with worker.in_background(on_progress):
-        for _ in admit_listed(database, held.lease, discover, fetch, admit, flow_run_id):
+        given = (flow_run_id, max_failed)
+        for _ in admit_listed(database, held.lease, discover, fetch, admit, *given):
             worker.wake()
             worker.check()
             on_progress()
@@ -193,9 +196,10 @@ def admit_listed(
     fetch: Fetch,
     admit: Admit,
     flow_run_id: str | None = None,
+    max_failed: float | None = None,
 ) -> Iterator[int]:
     """Admit every document that the source lists; after each batch, how many were in it."""
-    begin_ingesting(database, lease, flow_run_id)
+    begin_ingesting(database, lease, flow_run_id, max_failed)
     try:
         for batch in fetch(discover()):
             admit(batch)

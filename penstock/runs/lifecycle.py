@@ -164,9 +164,16 @@ def guard_reading(tx: Tx, lease: RunLease) -> None:
 
 
 @retry_while_unavailable
-def begin_ingesting(database: Database, lease: RunLease, flow_run_id: str | None) -> None:
-    """Set the run to `ingesting`: its source is being listed."""
-    values = {"status": RunStatus.INGESTING, "flow_run_id": flow_run_id}
+def begin_ingesting(
+    database: Database, lease: RunLease, flow_run_id: str | None, max_failed: float | None = None
+) -> None:
+    """Set the run to `ingesting`: its source is being listed. It fails when more than the share
+    `max_failed` of its documents does, or all of them."""
+    values = {
+        "status": RunStatus.INGESTING,
+        "flow_run_id": flow_run_id,
+        "max_failed": max_failed,
+    }
     _write_guarded(database, lease, values)
 
 
@@ -261,13 +268,38 @@ def try_finalize(database: Database, run_id: int) -> bool:
     finish together each see the other's document, and the guarded update lets one of them win.
     """
     with database.write() as tx:
-        open_run = sa.select(runs.c.error).where(_finalizable(run_id)).with_for_update()
-        row = tx.execute(open_run).first()
+        columns = (runs.c.error, runs.c.max_failed)
+        row = tx.execute(sa.select(*columns).where(_finalizable(run_id)).with_for_update()).first()
         if row is None or _has_pending(tx, run_id):
             return False
-        status = RunStatus.FINISHED if row.error is None else RunStatus.ERROR
+        error = row.error or _too_many_failed(tx, run_id, row.max_failed)
+        status = RunStatus.FINISHED if error is None else RunStatus.ERROR
         hit("run.unfinalized")
-        return _end(tx, read_run(tx, run_id), status, error=row.error)
+        return _end(tx, read_run(tx, run_id), status, error=error)
+
+
+def _too_many_failed(tx: Tx, run_id: int, max_failed: float | None) -> str | None:
+    """Why the run itself has failed; None if enough of its documents have not."""
+    counts = count_documents(tx, run_id)
+    failed = counts[DocumentStatus.ERROR]
+    listed = failed + counts[DocumentStatus.READY] + counts[DocumentStatus.SKIPPED]
+    if not failed or (
+        failed < listed and failed / listed <= (1.0 if max_failed is None else max_failed)
+    ):
+        return None
+    return f"{failed:,} of {listed:,} documents failed ({name_failures(tx, run_id)})"
+
+
+def name_failures(tx: Tx, run_id: int) -> str:
+    """The failures of a run by class, the most frequent first: "corruption 2, timeout 1"."""
+    c = run_documents.c
+    counted = (
+        sa.select(c.error_class, sa.func.count().label("documents"))
+        .where(c.run_id == run_id, c.status == DocumentStatus.ERROR)
+        .group_by(c.error_class)
+    )
+    found = sorted(tx.execute(counted), key=lambda row: (-row.documents, row.error_class or ""))
+    return ", ".join(f"{row.error_class or ErrorClass.UNKNOWN} {row.documents:,}" for row in found)
 
 
 def close_workless(database: Database, run_id: int) -> int:

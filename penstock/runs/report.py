@@ -14,7 +14,14 @@ from penstock.events import any_holds
 from penstock.queue.items import ItemStatus, Outcome
 from penstock.queue.stats import count_run_items
 from penstock.runs.costs import Spending, run_spending
-from penstock.runs.lifecycle import count_column, count_documents, read_run, run_from, select_runs
+from penstock.runs.lifecycle import (
+    count_column,
+    count_documents,
+    name_failures,
+    read_run,
+    run_from,
+    select_runs,
+)
 from penstock.runs.run import ENDED_STATUSES, Change, DocumentStatus, Run
 from penstock.store.columns import storable
 from penstock.store.database import Database, Tx
@@ -291,6 +298,40 @@ def _group(rows: Iterable[sa.Row[Any]]) -> FailureGroup:
     names = DocumentLine.__dataclass_fields__
     lines = [DocumentLine(**{name: getattr(row, name) for name in names}) for row in found]
     return FailureGroup(found[0].error_class or "unknown", found[0].together, tuple(lines))
+
+
+def count_for_review(tx: Tx, run_id: int, threshold: float) -> int:
+    """Documents that this run made ready with less confidence than the threshold."""
+    doubtful = sa.and_(
+        nodes.c.extraction_status == "ready", nodes.c.extraction_confidence < threshold
+    )
+    of_run = sa.and_(
+        run_documents.c.run_id == run_id, run_documents.c.status == DocumentStatus.READY
+    )
+    joined = run_documents.join(nodes, nodes.c.id == run_documents.c.node_id)
+    counted = sa.select(sa.func.count()).select_from(joined).where(of_run, doubtful)
+    return int(tx.execute(counted).scalar_one())
+
+
+def outcome_line(tx: Tx, report: RunReport, threshold: float) -> str:
+    """What became of a run's documents: "4 ready, 1 needs review, 3 failed (corruption 3)"."""
+    counts = report.counts
+    parts = []
+    if ready := counts[DocumentStatus.READY]:
+        parts.append(f"{ready:,} ready")
+    if ready and (doubtful := count_for_review(tx, report.run.id, threshold)):
+        parts.append(f"{doubtful:,} {'needs' if doubtful == 1 else 'need'} review")
+    if failed := counts[DocumentStatus.ERROR]:
+        parts.append(f"{failed:,} failed ({name_failures(tx, report.run.id)})")
+    named = {
+        DocumentStatus.SKIPPED: "unchanged",
+        DocumentStatus.EXPIRED: "gone",
+        DocumentStatus.PENDING: "not done",
+    }
+    parts += [f"{counts[status]:,} {name}" for status, name in named.items() if counts[status]]
+    if reused := report.stages[Stage.EXTRACT].reused:
+        parts.append(f"{reused:,} reused")
+    return ", ".join(parts) or "no documents"
 
 
 def select_documents(run_id: int) -> sa.Select[Any]:

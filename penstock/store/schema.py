@@ -165,6 +165,8 @@ runs = sa.Table(
     sa.Column("paused_reason", Text),
     sa.Column("error", Text),
     sa.Column("flow_run_id", sa.Text),
+    # The share of its documents that may fail; null: all but one.
+    sa.Column("max_failed", sa.Float),
     sa.Column("lease_token", sa.Text),
     sa.Column("lease_expires_at", UtcDateTime),
     sa.Column("created_at", UtcDateTime, nullable=False),

@@ -182,7 +182,7 @@ def test_when_both_fail_the_document_is_tried_again_after_ten_seconds_and_then_d
     assert (node.extraction_status, node.embedding_status) == ("failed", "ready")
     assert "invalid_json" in node.extraction_error
     report = place.report(lease.run.id)
-    assert (report.run.status, counts(report)) == (RunStatus.FINISHED, {"error": 1})
+    assert (report.run.status, counts(report)) == (RunStatus.ERROR, {"error": 1})
 
 
 def make_due(place: ModelWorkplace) -> None:

@@ -224,7 +224,7 @@ def test_a_document_that_cannot_be_fetched_is_an_error_and_does_not_expire(
     place.remove("a.txt")
     (place.folder / "a.txt").symlink_to("nowhere")
     report = place.ingest()
-    assert (report.run.status, counts(report)) == (RunStatus.FINISHED, {"error": 1})
+    assert (report.run.status, counts(report)) == (RunStatus.ERROR, {"error": 1})
     assert place.node("a.txt").expired_at is None
     assert find(place, "watermills", "text") == ["a.txt"]
 
@@ -617,7 +617,7 @@ def test_a_delete_that_waits_for_a_commit_ends_the_document_in_its_run(place: Wo
         queue.open_next(tx, claim, done, Stage.EXTRACT, leased=True)
     deleting.join()
     report = place.report(lease.run.id)
-    assert (report.run.status, counts(report)) == (RunStatus.FINISHED, {"error": 1})
+    assert (report.run.status, counts(report)) == (RunStatus.ERROR, {"error": 1})
 
 
 def is_there(place: Workplace, query: sa.TextClause) -> bool:

@@ -1,5 +1,6 @@
 """The flows on a real Prefect server."""
 
+import logging
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,7 +11,12 @@ from typing import Any
 import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterId,
+    LogFilter,
+    LogFilterFlowRunId,
+)
 from prefect.client.schemas.objects import FlowRun, State, TaskRun
 
 from entrypoints.local.prefect_server import ServerAddress
@@ -287,3 +293,74 @@ def test_a_success_is_taken_from_the_cache_and_a_fault_is_not(tmp_path: Path) ->
     assert isinstance(answers[0], Fault)
     assert answers[1:] == [ExtractedText("text")] * 2
     assert steps.calls == 2
+
+
+def test_the_final_state_tells_the_outcome_and_a_warning_each_class_of_failure(
+    tmp_path: Path,
+) -> None:
+    folder = write_documents(tmp_path / "docs", "olga", "pavel")
+    for name in ("one", "two"):
+        (folder / f"{name}.pdf").write_bytes(b"%PDF-1.7 broken")
+
+    state, flow_run = run_flow(source=str(folder))
+
+    assert (state.is_completed(), state.name) == (True, "CompletedWithErrors")
+    assert state.message is not None
+    assert state.message.startswith("2 ready, ")
+    assert "2 failed (corruption 2)" in state.message
+    warnings = [line for line in logs_of(flow_run, logging.WARNING) if "failed with" in line]
+    assert len(warnings) == 1
+    assert "2 documents failed with corruption, such as one.pdf: " in warnings[0]
+    assert state.result()["counts"]["error"] == 2
+
+
+def logs_of(flow_run: FlowRun, level: int) -> list[str]:
+    """The log lines of a flow run of this level, when the last has arrived."""
+    found: list[str] = []
+
+    def have_arrived() -> bool:
+        with get_client(sync_client=True) as client:
+            wanted = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[flow_run.id]))
+            lines = client.read_logs(wanted)
+        found[:] = [line.message for line in lines if line.level == level]
+        return any("Finished in state" in line.message for line in lines)
+
+    wait_until(have_arrived, seconds=30)
+    return found
+
+
+def test_a_run_whose_documents_all_fail_has_failed_in_every_view(tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for name in ("one", "two"):
+        (folder / f"{name}.pdf").write_bytes(b"%PDF-1.7 broken")
+
+    state, _ = run_flow(source=str(folder))
+
+    assert (state.is_failed(), state.name) == (True, "Failed")
+    assert "2 of 2 documents failed (corruption 2)" in (state.message or "")
+    with open_app() as app, app.database.read() as tx:
+        run = read_run(tx, 1)
+    assert run.status is RunStatus.ERROR
+    assert run.error == "2 of 2 documents failed (corruption 2)"
+
+
+@pytest.mark.parametrize(("max_failed", "name"), [(0.5, "CompletedWithErrors"), (0.3, "Failed")])
+def test_a_run_fails_above_the_share_that_may(tmp_path: Path, max_failed: float, name: str) -> None:
+    folder = write_documents(tmp_path / "docs", "quirin")
+    (folder / "one.pdf").write_bytes(b"%PDF-1.7 broken")
+
+    state, _ = run_flow(source=str(folder), max_failed=max_failed)
+
+    assert state.name == name
+
+
+def test_all_runs_of_a_source_leave_their_summaries_under_one_key(tmp_path: Path) -> None:
+    folder = write_documents(tmp_path / "docs", "rosa")
+
+    shown = [artifacts_of(run_flow(source=str(folder))[1]) for _ in range(2)]
+
+    keys = [{one["key"] for one in artifacts} for artifacts in shown]
+    assert keys[0] == keys[1]
+    assert any(key.startswith("ingest-") and not key.endswith("-progress") for key in keys[0])
+    assert all(key.startswith("ingest-") for key in keys[0])
