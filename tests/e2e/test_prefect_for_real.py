@@ -23,6 +23,7 @@ from penstock.runs.lifecycle import read_run, run_of_flow
 from penstock.runs.run import Run, RunStatus
 from penstock.store.schema import run_documents, workers
 from penstock.testing import Reply
+from penstock.testing.script import invalid_api_key
 from tests.browser import keep_screenshot, open_browser, open_page
 from tests.e2e.prefect_installation import ROOT, Installation, open_installation
 from tests.faults.scenarios.audit import audit_run
@@ -238,6 +239,27 @@ def test_a_cancelled_flow_run_leaves_an_aborted_run_behind(installed: Installati
 
     assert wait_until(ended, 120)
     installed.models.always(None, Reply())
+
+
+def test_a_refused_key_suspends_the_flow_run_and_resume_goes_on_with_it(
+    installed: Installation,
+) -> None:
+    installed.models.always(None, invalid_api_key())
+    source = installed.write_documents("refused", 8)
+    flow_run = installed.deployment_run("ingest/ingest", source=str(source), profile="document")
+    installed.wait_for_state(flow_run, "Suspended")
+    state = installed.client.read_flow_run(flow_run.id).state
+    assert state is not None
+    assert "GROQ_API_KEY" in str(state.message)
+    assert "then resume this flow run" in str(state.message)
+    run = run_of(installed, flow_run)
+    assert run.paused_reason is not None
+
+    installed.models.always(None, Reply())
+    installed.client.resume_flow_run(flow_run.id)
+
+    installed.wait_for_state(flow_run, "Completed")
+    assert ready(installed, run.id) == 8
 
 
 # Many workers
