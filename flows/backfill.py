@@ -30,7 +30,6 @@ from penstock.store.retry import retry_while_unavailable
 from tasks.artifacts import backfill_progress, publish_end, publish_estimate
 from tasks.documents import TaskSteps, enqueue_nodes
 from tasks.events import tag_flow_run
-from tasks.policy import forget_old_results
 
 POLL_SECONDS = 0.5
 
@@ -60,8 +59,8 @@ def backfill(
     Args:
         tenant: Whose documents; not looked at with all_tenants.
         source: Only documents of this source.
-        reasons: Why documents need work: outdated, unextracted, failed, vectors, stale. Empty: all
-            of them, stale only with stale_days.
+        reasons: Why documents need work: outdated, unextracted, failed, vectors, extractor (another
+            one made its fields), stale. Empty: all but extractor, stale only with stale_days.
         stale_days: Documents that were done longer ago than this are stale.
         limit: At most so many documents; the next run with the same limit does the next ones.
         dry_run: Count and estimate the cost; change nothing.
@@ -98,7 +97,8 @@ def _work(app: App, dispatcher: Dispatcher, expected: int) -> None:
     progress = backfill_progress(dispatcher, expected)
     with app.heartbeat() as heartbeat:
         prepare_index(app.database, app.embedder.identity)
-        steps = TaskSteps(app.steps, f"backfill {dispatcher.backfill_id}")
+        label = f"backfill {dispatcher.backfill_id}"
+        steps = TaskSteps(app.steps, label, app.settings.extraction.version)
         worker = app.worker(app.processor(steps), heartbeat)
         worker.sweep()
         with (
@@ -126,7 +126,6 @@ def _conclude(app: App, record: Backfill) -> dict[str, Any]:
     vectors = None
     if ended.status is BackfillStatus.FINISHED and Reason.VECTORS in record.selection.reasons:
         vectors = switch_vectors(app)
-    forget_old_results()
     figures = ended.as_json() | {"failed": failed, "vectors": vectors}
     publish_end(figures)
     get_run_logger().info(

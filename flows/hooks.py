@@ -30,7 +30,6 @@ from penstock.runs.report import (
 from penstock.runs.run import DocumentStatus, RunStatus
 from tasks.artifacts import publish_summary
 from tasks.events import announce_failed_run, announce_paused_run
-from tasks.policy import forget_old_results
 
 COMPLETED_WITH_ERRORS = "CompletedWithErrors"
 # Failed documents that are shown of each class.
@@ -40,7 +39,6 @@ EXAMPLES = 20
 def conclude_run(app: App, run_id: int) -> Any:
     """Publish what a run did; the state that says so. One that did not finish is a failure."""
     outcome, report = summarize_run(app, run_id)
-    forget_old_results()
     run = report.run
     if run.status is not RunStatus.FINISHED:
         message = f"run {run.id} ended as {run.status}: {run.error}; {outcome}"

@@ -13,7 +13,7 @@ from penstock.runs.execute import execute_run, list_source, open_source_run
 from penstock.runs.lifecycle import try_finalize
 from penstock.search.vectors import prepare_index
 from tasks.artifacts import run_progress
-from tasks.documents import TaskSteps, admit_documents, embed_texts, extract_fields, extract_text
+from tasks.documents import TaskSteps, admit_documents
 from tasks.events import shown_run_log, tag_flow_run
 
 
@@ -56,7 +56,7 @@ def ingest(
         blocks: Saved configuration blocks that win over the environment, as `type/name`.
     """
     wanted: dict[str, Any] = {"profile": profile, "force": force, "documents": documents or []}
-    with open_flow_app(blocks) as app, shown_run_log():
+    with open_flow_app(blocks, run_id) as app, shown_run_log():
         app.warm_up()
         run_id = run_id or open_source_run(app.sources, source, tenant, **wanted).id
         with told_if_stopped(app, run_id), app.hold_run(run_id) as held:
@@ -64,7 +64,7 @@ def ingest(
             prepare_index(app.database, app.embedder.identity)
             progress = run_progress(app.database, held.run)
             admission = app.admission(held.lease)
-            steps = TaskSteps(app.steps, f"run {run_id}", extract_text, extract_fields, embed_texts)
+            steps = TaskSteps(app.steps, f"run {run_id}", app.settings.extraction.version)
             execute_run(
                 held,
                 discover=partial(list_source, app.sources, held.run),

@@ -1,14 +1,23 @@
 """Flow `process`: works on due items, together with any number of other workers."""
 
 import gc
+import time
+from collections.abc import Callable
+from typing import Any
 
-from prefect import flow
+from prefect import flow, get_run_logger
 from prefect.runtime import flow_run
 
 from flows.opening import open_flow_app
+from penstock.app import App
 from penstock.documents import Stage
+from penstock.errors import ConfigurationError
+from penstock.queue.configuration import Configuration, list_unserved
 from penstock.search.vectors import prepare_index
 from tasks.documents import TaskSteps
+
+# How often a flow run that goes on for ever looks for work of other configurations.
+LOOK_SECONDS = 5.0
 
 
 def _run_name() -> str:
@@ -22,16 +31,79 @@ def process(
 ) -> int:
     """Work until nothing is due or waiting for a retry; how many items were completed.
 
+    Work of a run or a backfill that names blocks of its own is done with these. What this flow run
+    can do with neither is left for a worker that can, and told.
+
     Args:
         stages: Only these stages; the next one is left for other workers. Empty: all.
         forever: Wait for more work instead of ending; ends when the flow run is cancelled.
         blocks: Saved configuration blocks that win over the environment, as `type/name`.
     """
-    with open_flow_app(blocks) as app, app.heartbeat() as heartbeat:
+    completed = 0
+    with open_flow_app(blocks) as app:
         app.warm_up()
+        others = _Others(app)
+        while True:
+            for wanted in others.find():
+                completed += _work_with(wanted, stages, others)
+            completed += _work(app, stages, lambda: not forever or bool(others.find()))
+            if not forever:
+                return completed
+
+
+class _Others:
+    """Work that names another configuration than that of this flow run."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._looked_at = float("-inf")
+        self._found: list[Configuration] = []
+        self._left: set[Configuration] = set()
+
+    def find(self) -> list[Configuration]:
+        """Configurations that waiting work names, and whose blocks can be loaded."""
+        if time.monotonic() - self._looked_at >= LOOK_SECONDS:
+            with self._app.database.read() as tx:
+                unserved = list_unserved(tx, self._app.configuration)
+            for wanted in unserved:
+                if not wanted.blocks:
+                    self.leave(wanted, "this worker has other settings")
+            self._found = [wanted for wanted in unserved if wanted not in self._left]
+            self._looked_at = time.monotonic()
+        found, self._found = self._found, []
+        return found
+
+    def leave(self, wanted: Configuration, reason: Any) -> None:
+        """Leave such work to others, and say so once."""
+        if wanted not in self._left:
+            self._left.add(wanted)
+            get_run_logger().warning(
+                "left alone: work that is to be done by %s (%s); it waits for a worker that can, "
+                "or for its run to be started again",
+                wanted,
+                reason,
+            )
+
+
+def _work_with(wanted: Configuration, stages: list[Stage] | None, others: _Others) -> int:
+    try:
+        with open_flow_app(wanted.blocks) as app:
+            if not app.configuration.serves(wanted):
+                others.leave(wanted, f"its blocks say {app.configuration} now")
+                return 0
+            get_run_logger().info("working with the blocks %s", ", ".join(wanted.blocks))
+            return _work(app, stages, lambda: True)
+    except ConfigurationError as error:
+        others.leave(wanted, error)
+        return 0
+
+
+def _work(app: App, stages: list[Stage] | None, is_over: Callable[[], bool]) -> int:
+    with app.heartbeat() as heartbeat:
         prepare_index(app.database, app.embedder.identity)
-        steps = TaskSteps(app.steps, "process")
-        processor = app.processor(steps, tuple(stages or Stage))
+        processor = app.processor(
+            TaskSteps(app.steps, "process", app.settings.extraction.version), tuple(stages or Stage)
+        )
         worker = app.worker(processor, heartbeat)
         worker.sweep()
         # What is loaded by now stays. Looking through it for garbage takes a tenth of a second each
@@ -39,5 +111,5 @@ def process(
         gc.collect(1)
         gc.freeze()
         with app.waker(worker.wake):
-            worker.run(lambda: not forever)
+            worker.run(is_over)
         return heartbeat.items_completed

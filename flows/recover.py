@@ -7,7 +7,6 @@ from penstock.app import App
 from penstock.documents import Stage
 from penstock.operations.status import stage_figures
 from tasks.events import announce_old_queue
-from tasks.policy import forget_old_results
 
 
 @flow(name="recover", flow_run_name="recover", persist_result=False)
@@ -20,7 +19,6 @@ def recover(blocks: list[str] | None = None) -> dict[str, int]:
     with open_flow_app(blocks) as app:
         found = app.recovery.run()
         _announce_old_queues(app)
-    forget_old_results()
     figures = {
         "freed": len(found.items.freed),
         "rescued": len(found.items.rescued),

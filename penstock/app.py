@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from penstock.pipeline import steps as pipeline_steps
     from penstock.pipeline.processor import Processor
     from penstock.pipeline.worker import Worker
+    from penstock.queue.configuration import Configuration
     from penstock.queue.heartbeat import Heartbeat
     from penstock.queue.items import QueueMirror
     from penstock.recovery import Recovery
@@ -84,9 +85,30 @@ class Closable(Protocol):
 class App:
     """Every part, built from settings on first use. Close it, or use it in a `with` block."""
 
-    def __init__(self, settings: Settings, database: Database) -> None:
+    def __init__(self, settings: Settings, database: Database, blocks: Sequence[str] = ()) -> None:
         self.settings = settings
         self.database = database
+        self.blocks = tuple(blocks)
+
+    @property
+    def configuration(self) -> "Configuration":
+        """What these parts make records with."""
+        from penstock.queue.configuration import Configuration
+
+        asks_models = self.settings.asks_models
+        return Configuration(
+            self.extractor.identity, asks_models, self.embedder.identity, self.blocks
+        )
+
+    @property
+    def extraction_models(self) -> tuple[str, ...]:
+        """Who may have made a record with these settings, as the record names it."""
+        from penstock.rules.extractor import MODEL
+
+        extraction = self.settings.extraction
+        if not self.settings.asks_models:
+            return (MODEL,)
+        return (extraction.primary_model, extraction.fallback_model)
 
     @cached_property
     def queue(self) -> WorkQueue:
@@ -415,6 +437,7 @@ class App:
         self, processor: "Processor", heartbeat: "Heartbeat", *, run_id: int | None = None
     ) -> "Worker":
         from penstock.pipeline.worker import Worker
+        from penstock.queue.configuration import ServedKeys
 
         return Worker(
             self.database,
@@ -426,6 +449,7 @@ class App:
             threads=self.settings.text_processes + 1,
             poll_seconds=IDLE_SECONDS,
             run_id=run_id,
+            served=ServedKeys(self.database, self.configuration) if run_id is None else None,
             recover=self.recovery.run,
             sweep_seconds=self.settings.sweep_seconds,
             cut_off=self.cut_off,
@@ -475,6 +499,7 @@ class App:
             heartbeat=self.heartbeat(),
             lease_seconds=self.settings.lease_seconds,
             cut_off=self.cut_off,
+            configuration=self.configuration,
         )
 
     def run_worker(self, held: "HeldRun", steps: "pipeline_steps.Steps | None" = None) -> "Worker":
@@ -521,8 +546,14 @@ def _revealed(secret: SecretStr | None) -> str | None:
     return None if secret is None else secret.get_secret_value()
 
 
-def open_app(settings: Settings | None = None, *, timeout_seconds: float = 30.0) -> App:
-    """The parts on a database of this version's schema.
+def open_app(
+    settings: Settings | None = None,
+    *,
+    timeout_seconds: float = 30.0,
+    blocks: Sequence[str] = (),
+) -> App:
+    """The parts on a database of this version's schema; `blocks` names those that the settings are
+    from.
 
     An empty database and a SQLite file are migrated at once; a Postgres that holds data only by
     `penstock doctor --fix`, since other workers may use it. `timeout_seconds` is how long a writer
@@ -541,7 +572,7 @@ def open_app(settings: Settings | None = None, *, timeout_seconds: float = 30.0)
         migrate(database)
     else:
         check(database)
-    return App(settings, database)
+    return App(settings, database, blocks)
 
 
 def build_model_chain(

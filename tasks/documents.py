@@ -1,79 +1,82 @@
 """The tasks of flows: extract text, extract fields, embed, admit, enqueue; one task run a batch."""
 
-import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from prefect import Task, task
-from prefect.cache_policies import NO_CACHE
-from pydantic import TypeAdapter
+from prefect import State, Task, task
+from prefect.states import Completed, Failed
 
 from penstock.backfill.backfill import Dispatched, Dispatcher
 from penstock.documents import ExtractionRequest, Fault
 from penstock.pipeline.steps import ExtractionResult, RawReference, Steps, TextResult
 from penstock.runs.admission import Admission, AdmittedDocument
-from tasks.policy import KEPT, RETRIES, RETRY_DELAY_SECONDS, batch_key, is_transient
+from tasks.policy import PIPELINE
 
-Input = TypeVar("Input")
+Result = TypeVar("Result")
 
 
-class Batch(Generic[Input]):
-    """Keys and inputs of one batch, with the steps that compute them.
+class Batch(Generic[Result]):
+    """One step of one batch, and what came of it.
 
     A plain class on purpose: Prefect walks into dataclasses and lists in search of futures, which
-    takes long for a batch of texts.
+    takes long for a batch of texts. For the same reason, and so that texts stay out of Prefect's
+    results, a task leaves its results here and returns a state that tells about them.
     """
 
     def __init__(
-        self, steps: Steps, label: str, keys: Sequence[str], inputs: Sequence[Input]
+        self,
+        label: str,
+        keys: Sequence[str],
+        step: Callable[[], Sequence[Result]],
+        *,
+        reused: int = 0,
+        version: str = "",
     ) -> None:
-        self.steps = steps
         self.label = label
         self.keys = keys
-        self.inputs = inputs
-        self.computed = False
-        """Set by the task that computes it; unset, the result came from the cache."""
+        self.step = step
+        self.reused = reused
+        self.version = version
+        self.results: Sequence[Result] | None = None
 
     def __str__(self) -> str:
-        return f"{self.label}, {len(self.keys)} documents"
+        return f"{self.label}, {len(self.keys) + self.reused} documents"
+
+    def compute(self) -> State[list[str]]:
+        self.results = self.step()
+        failed = sum(isinstance(result, Fault) for result in self.results)
+        counts = {
+            "done": len(self.results) - failed,
+            "failed": failed,
+            "reused": self.reused,
+        }
+        message = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+        if self.reused:
+            message += f", version {self.version}"
+        keys = [*self.keys]
+        if failed and failed == len(self.results) + self.reused:
+            return Failed(message=message, data=keys)
+        all_reused = self.reused and not self.results
+        return Completed(name="Cached" if all_reused else None, message=message, data=keys)
 
 
-_TEXTS: TypeAdapter[list[TextResult]] = TypeAdapter(list[TextResult])
-_EXTRACTIONS: TypeAdapter[list[ExtractionResult]] = TypeAdapter(list[ExtractionResult])
-
-_POLICY: dict[str, Any] = {
-    "cache_key_fn": batch_key,
-    "cache_expiration": KEPT,
-    "persist_result": True,
-    "result_serializer": "json",
-    # A flow run remembers the states of its tasks to its end, and their results with them.
-    "cache_result_in_memory": False,
-    "retries": RETRIES,
-    "retry_delay_seconds": RETRY_DELAY_SECONDS,
-    "retry_condition_fn": is_transient,
-}
-
-
-@task(name="extract text", task_run_name="extract text, {batch}", **_POLICY)
-def extract_text(batch: Batch[RawReference]) -> Any:
+@task(name="extract text", task_run_name="extract text, {batch}", **PIPELINE)
+def extract_text(batch: Batch[TextResult]) -> State[list[str]]:
     """Raw bytes → text."""
-    batch.computed = True
-    return _TEXTS.dump_python(batch.steps.parse(batch.keys, batch.inputs), mode="json")
+    return batch.compute()
 
 
-@task(name="extract fields", task_run_name="extract fields, {batch}", **_POLICY)
-def extract_fields(batch: Batch[ExtractionRequest]) -> Any:
+@task(name="extract fields", task_run_name="extract fields, {batch}", **PIPELINE)
+def extract_fields(batch: Batch[ExtractionResult]) -> State[list[str]]:
     """Text → fields."""
-    batch.computed = True
-    return _EXTRACTIONS.dump_python(batch.steps.extract(batch.keys, batch.inputs), mode="json")
+    return batch.compute()
 
 
-@task(name="embed", task_run_name="embed, {batch}", **_POLICY)
-def embed_texts(batch: Batch[str]) -> list[str]:
-    """Text → vectors, as base64: a tenth of the size of numbers written out."""
-    vectors = batch.steps.embed(batch.keys, batch.inputs)
-    return [base64.b64encode(vector).decode() for vector in vectors]
+@task(name="embed", task_run_name="embed, {batch}", **PIPELINE)
+def embed_texts(batch: Batch[bytes]) -> State[list[str]]:
+    """Text → vectors."""
+    return batch.compute()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,45 +85,40 @@ class TaskSteps:
 
     steps: Steps
     label: str
+    version: str
+    """Of the extraction, as states show it."""
     text_task: Task[..., Any] = extract_text
     fields_task: Task[..., Any] = extract_fields
     embed_task: Task[..., Any] = embed_texts
 
     def parse(self, keys: Sequence[str], documents: Sequence[RawReference]) -> list[TextResult]:
-        return self._run(self.text_task, _TEXTS, keys, documents)
+        batch = Batch(self.label, keys, lambda: self.steps.parse(keys, documents))
+        return _run(self.text_task, batch)
 
     def extract(
-        self, keys: Sequence[str], requests: Sequence[ExtractionRequest]
+        self, keys: Sequence[str], requests: Sequence[ExtractionRequest], reused: int = 0
     ) -> list[ExtractionResult]:
-        return self._run(self.fields_task, _EXTRACTIONS, keys, requests)
+        batch = Batch(
+            self.label,
+            keys,
+            lambda: self.steps.extract(keys, requests) if requests else [],
+            reused=reused,
+            version=self.version,
+        )
+        return _run(self.fields_task, batch)
 
     def embed(self, keys: Sequence[str], texts: Sequence[str]) -> list[bytes]:
-        batch = Batch(self.steps, self.label, keys, texts)
-        vectors: Any = self.embed_task(batch)
-        return [base64.b64decode(vector) for vector in vectors]
-
-    def _run(
-        self,
-        task: Task[..., Any],
-        results: TypeAdapter[list[Any]],
-        keys: Sequence[str],
-        inputs: Sequence[Any],
-    ) -> list[Any]:
-        batch = Batch(self.steps, self.label, keys, inputs)
-        found = results.validate_python(task(batch))
-        # A success may be taken from the cache; a failure is a reason to try again.
-        if not batch.computed and any(isinstance(result, Fault) for result in found):
-            return results.validate_python(task.with_options(refresh_cache=True)(batch))
-        return found
+        batch = Batch(self.label, keys, lambda: self.steps.embed(keys, texts))
+        return _run(self.embed_task, batch)
 
 
-_WRITES: dict[str, Any] = {
-    "cache_policy": NO_CACHE,
-    "persist_result": False,
-    "retries": RETRIES,
-    "retry_delay_seconds": RETRY_DELAY_SECONDS,
-    "retry_condition_fn": is_transient,
-}
+def _run(task: Task[..., Any], batch: Batch[Result]) -> list[Result]:
+    state: State[Any] = task(batch, return_state=True)  # type: ignore[assignment]  # sync here
+    if batch.results is None:
+        # The step itself failed, not its documents.
+        state.result(raise_on_failure=True)
+        raise AssertionError(f"a task without results ended as {state.name}")
+    return [*batch.results]
 
 
 class _Admitted:
@@ -134,7 +132,7 @@ class _Admitted:
         return f"run {self.admission.lease.run.id}, {len(self.documents)} documents"
 
 
-@task(name="admit", task_run_name="admit {batch}", **_WRITES)
+@task(name="admit", task_run_name="admit {batch}", **PIPELINE)
 def _admit(batch: _Admitted) -> None:
     batch.admission.record(batch.documents)
 
@@ -154,7 +152,7 @@ class _Enqueued:
         return f"backfill {self.dispatcher.backfill_id}"
 
 
-@task(name="enqueue", task_run_name="enqueue {batch}", **_WRITES)
+@task(name="enqueue", task_run_name="enqueue {batch}", **PIPELINE)
 def _enqueue(batch: _Enqueued) -> Dispatched:
     return batch.dispatcher.dispatch()
 

@@ -1,36 +1,25 @@
-"""When a task is retried, and when a cached result is used instead."""
+"""When a task is retried, and how results are reused.
 
-import hashlib
-import time
-from datetime import timedelta
+**The database is the cache.** A document's fields are kept with the key of what made them (see
+`penstock.pipeline.extract`): tenant, `extraction_version`, hash of the profile's schema, chain of
+models, title, metadata and text. Each document is looked up by itself, so that a rescue, a smaller
+batch or another worker finds what is there. A document whose bytes or text have not changed is not
+parsed or embedded again. Deleting a node deletes what is kept of it.
+
+Every step of a batch is one task run, also when all of it is reused; its state says so: `Cached`,
+"30 reused, version 1.0.0". Prefect keeps no result of these tasks unless its own settings say so,
+and then the documents' keys, never their texts. Tasks for flows of your own, see `tasks.steps`, are
+cached by Prefect, with the same parts in their keys.
+"""
+
 from typing import Any
 
 from prefect import Task
+from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
-from prefect.context import TaskRunContext
-from prefect.settings import PREFECT_LOCAL_STORAGE_PATH
 
-from penstock import __version__
 from penstock.errors import ServiceError, StoreError
 
-# Long enough to serve a run that is taken up again; the store keeps extractions for ever.
-KEPT = timedelta(days=1)
-PREFIX = "penstock-"
-
-
-def forget_old_results() -> int:
-    """Delete our results that no task run would use any more; how many."""
-    oldest = time.time() - KEPT.total_seconds()
-    removed = 0
-    for path in PREFECT_LOCAL_STORAGE_PATH.value().glob(f"{PREFIX}*"):
-        if path.is_file() and path.stat().st_mtime < oldest:
-            path.unlink(missing_ok=True)
-            removed += 1
-    return removed
-
-
-RETRIES = 2
-RETRY_DELAY_SECONDS = [1.0, 5.0]
 _TRANSIENT = (StoreError, ServiceError, ConnectionError, TimeoutError)
 
 
@@ -49,10 +38,14 @@ def is_transient(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> 
     return False
 
 
-def batch_key(context: TaskRunContext, parameters: dict[str, Any]) -> str:
-    """One key for a batch: the step, this version of us, and every document's own key.
-
-    The documents' keys hold tenant, content hash, extraction version, schema hash and models.
-    """
-    parts = [context.task.name, __version__, *parameters["batch"].keys]
-    return PREFIX + hashlib.sha256("\n".join(parts).encode()).hexdigest()
+RETRIED: dict[str, Any] = {
+    "retries": 2,
+    "retry_delay_seconds": [1.0, 5.0],
+    "retry_condition_fn": is_transient,
+}
+# A flow run remembers the states of its tasks to its end, and their results with them.
+PIPELINE: dict[str, Any] = {
+    "cache_policy": NO_CACHE,
+    "cache_result_in_memory": False,
+    **RETRIED,
+}

@@ -38,8 +38,8 @@ def backfill(
     reason: Annotated[
         list[Reason] | None,
         typer.Option(
-            help="Why documents need work; may be given several times. Default: all, stale only "
-            "with --stale-days."
+            help="Why documents need work; may be given several times. Default: all but "
+            "extractor, stale only with --stale-days."
         ),
     ] = None,
     tenant: Tenant = None,

@@ -15,6 +15,7 @@ from penstock.documents import Stage
 from penstock.errors import NotFound, UsageError
 from penstock.failpoints import hit
 from penstock.operations.nodes import Placement, enqueue_from_stage, place_node, text_payloads
+from penstock.queue.configuration import Configuration, record_configuration
 from penstock.queue.items import ACTIVE_STATUSES, ItemPayload, ItemStatus, payload_value
 from penstock.queue.queue import WorkQueue
 from penstock.queue.stats import count_items
@@ -226,6 +227,8 @@ class Dispatcher:
     backfill_id: int
     window: int
     """Items of all backfills that may be waiting or under way at once."""
+    configuration: Configuration | None = None
+    """What must do the work; None: any worker."""
 
     @retry_while_unavailable
     def has_room(self) -> bool:
@@ -288,8 +291,16 @@ class Dispatcher:
             # What has no text, and nothing to read it from, cannot be brought up to date.
             if row.has_text or row.id in payloads
         ]
+        requires = None
+        if self.configuration is not None:
+            requires = record_configuration(tx, self.configuration)
         placed = enqueue_from_stage(
-            tx, self.queue, placements, priority=BACKFILL_PRIORITY, note=NOTE
+            tx,
+            self.queue,
+            placements,
+            priority=BACKFILL_PRIORITY,
+            note=NOTE,
+            requires=requires,
         )
         enqueued = backfill.enqueued + len(placed)
         moved = {"cursor": numbers[-1], "enqueued": enqueued, "updated_at": tx.now}
@@ -322,7 +333,7 @@ def dispatcher(app: "App", backfill: Backfill) -> Dispatcher:
     embedding = app.settings.embedding
     room = min(embedding.queue_max_depth, embedding.tenant_max_pending) // 2
     window = max(1, min(app.settings.backfill_window, room))
-    return Dispatcher(app.database, app.queue, backfill.id, window)
+    return Dispatcher(app.database, app.queue, backfill.id, window, app.configuration)
 
 
 def switch_vectors(app: "App") -> str:

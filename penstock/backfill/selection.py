@@ -46,7 +46,8 @@ class Selection:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         reasons = tuple(Reason(name) for name in value["reasons"])
-        return cls(**{**value, "target": Target(**value["target"]), "reasons": reasons})
+        target = {**value["target"], "models": tuple(value["target"].get("models", ()))}
+        return cls(**{**value, "target": Target(**target), "reasons": reasons})
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "reasons": [str(reason) for reason in self.reasons]}
@@ -79,12 +80,11 @@ def choose_nodes(
 ) -> Selection:
     """A selection for these settings; UsageError or NotFound when it makes no sense.
 
-    Without reasons: all of them, `stale` only if it is said after how many days a node is.
+    Without reasons: the usual ones, and `stale` if it is said after how many days a node is.
     """
     if all_tenants == bool(tenant):
         raise UsageError("name a tenant, or ask for all tenants: one of the two")
     extraction, tenant_id = app.settings.extraction, tenant or None
-    target = Target(extraction.version, app.embedder.identity, extraction.enabled)
     name = None if source is None else _source_name(app, source, tenant_id)
     if limit is not None and limit < 1:
         raise UsageError(f"limit is {limit}: it has to be at least 1")
@@ -99,6 +99,8 @@ def choose_nodes(
             "together: give both, or neither"
         )
     ordered = tuple(reason for reason in Reason if reason in chosen)
+    models = app.extraction_models if Reason.EXTRACTOR in chosen else ()
+    target = Target(extraction.version, app.embedder.identity, extraction.enabled, models)
     return Selection(target, ordered, tenant_id, name, stale_days, limit)
 
 

@@ -78,7 +78,13 @@ class Placement:
 
 
 def enqueue_from_stage(
-    tx: Tx, queue: WorkQueue, placements: Sequence[Placement], *, priority: int | None, note: str
+    tx: Tx,
+    queue: WorkQueue,
+    placements: Sequence[Placement],
+    *,
+    priority: int | None,
+    note: str,
+    requires: str | None = None,
 ) -> set[str]:
     """Enqueue all of them with full budgets; active items are left alone. Returns the nodes that
     have work by this. A priority of None: as it was, or 0."""
@@ -94,6 +100,7 @@ def enqueue_from_stage(
             one.stage,
             priority=priority or 0,
             payload=one.mark(one.payload),
+            requires=requires,
         )
         for one in left
         # A text whose later stages are under way is not read a second time.

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -50,7 +51,10 @@ def process_extract(
         requests = _load_requests(tx, context, items, models)
         kept, own = _find_kept(tx, items, requests)
     asked = {request.key: request for request in requests if request.key not in kept}
-    results = compute(context.steps.extract, [*asked], [*asked.values()])
+    reused = sum(request.key in kept for request in requests)
+    step = partial(context.steps.extract, reused=reused)
+    # Also when all is reused: the step is to be seen in Prefect.
+    results = compute(step, [*asked], [*asked.values()]) if asked else step([], [])
     hit("extract.answered")
     answers: dict[str, ExtractionResult] = kept | dict(zip(asked, results, strict=True))
     own |= {request.node_id for request in asked.values()}

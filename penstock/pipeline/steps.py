@@ -51,8 +51,10 @@ class Steps(Protocol):
     def parse(self, keys: Sequence[str], documents: Sequence[RawReference]) -> list[TextResult]: ...
 
     def extract(
-        self, keys: Sequence[str], requests: Sequence[ExtractionRequest]
-    ) -> list[ExtractionResult]: ...
+        self, keys: Sequence[str], requests: Sequence[ExtractionRequest], reused: int = 0
+    ) -> list[ExtractionResult]:
+        """`reused`: how many documents of the batch need no answer, since the store holds one."""
+        ...
 
     def embed(self, keys: Sequence[str], texts: Sequence[str]) -> list[bytes]: ...
 
@@ -75,9 +77,9 @@ class DirectSteps:
         return [document if isinstance(document, Fault) else next(parsed) for document in loaded]
 
     def extract(
-        self, keys: Sequence[str], requests: Sequence[ExtractionRequest]
+        self, keys: Sequence[str], requests: Sequence[ExtractionRequest], reused: int = 0
     ) -> list[ExtractionResult]:
-        del keys
+        del keys, reused
         return self.extractor.extract(requests)
 
     def embed(self, keys: Sequence[str], texts: Sequence[str]) -> list[bytes]:

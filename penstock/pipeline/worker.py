@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ from penstock.errors import BudgetSpent, PenstockError, StagePaused
 from penstock.failpoints import hit
 from penstock.pipeline.processor import Processor
 from penstock.pipeline.stage import Result
+from penstock.queue.configuration import served_by
 from penstock.queue.heartbeat import Heartbeat
 from penstock.queue.items import Claim, Verdict, WorkItem
 from penstock.queue.queue import WorkQueue, not_of_runs
@@ -55,6 +56,8 @@ class Worker:
     poll_seconds: float
     run_id: int | None = None
     tenant_id: str | None = None
+    served: Callable[[], Collection[str]] | None = None
+    """Keys of the configurations whose items it may take; None: those of any."""
     recover: Callable[[], Recovered] = Recovered
     sweep_seconds: float = 30.0
     cut_off: Callable[[], None] = lambda: None
@@ -194,6 +197,8 @@ class Worker:
         else:
             left = left.where(WAITING_ITEM, work_items.c.stage.in_(self.processor.stages))
             left = left.where(not_of_runs(self.blocked_runs))
+            if self.served is not None:
+                left = left.where(served_by(self.served()))
         with self.database.read() as tx:
             return tx.execute(left).first() is not None
 
@@ -370,6 +375,7 @@ class WorkerThread(threading.Thread):
         worker, token = self._worker, uuid.uuid4().hex
         owed = set(self._owed)
         self._owed.add(token)
+        served = None if worker.served is None else worker.served()
         with worker.database.write() as tx:
             if owed:
                 worker.queue.release(tx, *owed)
@@ -382,6 +388,7 @@ class WorkerThread(threading.Thread):
                 run_id=worker.run_id,
                 tenant_id=worker.tenant_id,
                 not_runs=tuple(worker.blocked_runs),
+                served=served,
                 begins=self._processor.first_begun,
             )
             if claim:

@@ -3,7 +3,8 @@ interrupted, then age.
 
 Statements are built once: building them each time costs as much as sending them. Parameters:
 `:now`, `:tenant`, `:tenants`, `:most` (how many), `:top` (a priority), `:run`, `:runs` (not of
-these), `:ids` (only these), `:taken` (not these), `:token` (of the claim).
+these), `:served` (configurations), `:ids` (only these), `:taken` (not these), `:token` (of the
+claim).
 """
 
 import math
@@ -40,6 +41,7 @@ class ClaimFilter:
     of_run: bool = False
     of_no_run: bool = False
     not_of_runs: bool = False
+    only_served: bool = False
     only: bool = False
 
     def condition(self) -> sa.ColumnElement[bool]:
@@ -55,6 +57,8 @@ class ClaimFilter:
             found.append(_c.run_id.is_(None))
         if self.not_of_runs:
             found.append(sa.or_(_c.run_id.is_(None), ~self.among(_c.run_id, "runs")))
+        if self.only_served:
+            found.append(sa.or_(_c.requires.is_(None), self.among(_c.requires, "served")))
         if self.only:
             found.append(self.among(_c.id, "ids"))
         return sa.and_(*found)

@@ -26,9 +26,9 @@ _TAKEN_OVER = (
 )
 # Kept when work of no run takes over an item of a run: the run waits for its document, which the
 # payload names, at its own priority. A node is in one active run at most.
-_KEPT_BY_RUNS = ("run_id", "payload", "priority")
+_KEPT_BY_RUNS = ("run_id", "payload", "priority", "requires")
 # The columns in which items that are enqueued together are nearly always equal.
-_GROUP = ("tenant_id", "run_id", "stage", "priority")
+_GROUP = ("tenant_id", "run_id", "stage", "priority", "requires")
 
 
 class Recorded(NamedTuple):
@@ -60,7 +60,7 @@ def insert_items(
     values = NO_LEASE | fresh | common
     groups: dict[tuple[Any, ...], dict[str, NewItem]] = {}
     for item in unique.values():
-        shared = (item.tenant_id, item.run_id, item.stage, item.priority)
+        shared = (item.tenant_id, item.run_id, item.stage, item.priority, item.requires)
         groups.setdefault(shared, {})[item.node_id] = item
     inserted: list[Recorded] = []
     for shared, group in groups.items():
@@ -72,16 +72,17 @@ def insert_items(
 def as_work_items(tx: Tx, rows: Sequence[Recorded]) -> list[WorkItem]:
     """The items as they are now: one that kept its run kept its payload and its priority too."""
     kept = [number for new, number, _, run_id in rows if run_id != new.run_id]
-    own: dict[int, tuple[ItemPayload, int]] = {}
+    own: dict[int, tuple[ItemPayload, int, str | None]] = {}
     if kept:
         c = work_items.c
-        query = sa.select(c.id, c.payload, c.priority).where(tx.among(c.id, kept))
+        query = sa.select(c.id, c.payload, c.priority, c.requires).where(tx.among(c.id, kept))
         own = {
-            row.id: (ItemPayload.from_json(row.payload), row.priority) for row in tx.execute(query)
+            row.id: (ItemPayload.from_json(row.payload), row.priority, row.requires)
+            for row in tx.execute(query)
         }
     items: list[WorkItem] = []
     for new, number, created_at, run_id in rows:
-        payload, priority = own.get(number, (new.payload, new.priority))
+        payload, priority, requires = own.get(number, (new.payload, new.priority, new.requires))
         items.append(
             WorkItem(
                 number,
@@ -94,6 +95,7 @@ def as_work_items(tx: Tx, rows: Sequence[Recorded]) -> list[WorkItem]:
                 rescues=0,
                 payload=payload,
                 enqueued_at=created_at,
+                requires=requires,
             )
         )
     return items

@@ -153,6 +153,8 @@ class NewItem:
     run_id: int | None = None
     priority: int = 0
     payload: ItemPayload = NO_PAYLOAD
+    requires: str | None = None
+    """The key of the configuration that must do it; None: any worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +171,7 @@ class WorkItem:
     rescues: int
     payload: ItemPayload
     enqueued_at: datetime
+    requires: str | None = None
 
     @property
     def document(self) -> str:
@@ -235,7 +238,9 @@ def has_status(status: ItemStatus) -> sa.ColumnElement[bool]:
 
 def item_columns() -> list[sa.ColumnElement[Any]]:
     """What `item_from` needs of a row."""
-    names = "id tenant_id node_id run_id stage priority attempts rescues payload created_at"
+    names = (
+        "id tenant_id node_id run_id stage priority attempts rescues payload created_at requires"
+    )
     return [work_items.c[name] for name in names.split()]
 
 
@@ -243,6 +248,7 @@ def item_from(row: sa.Row[Any]) -> WorkItem:
     """The item of a row that begins with `item_columns`."""
     # By position, which is quicker than by name: a claim reads many.
     number, tenant_id, node_id, run_id, stage, priority, attempts, rescues, payload, at = row[:10]
+    requires = row[10]
     return WorkItem(
         number,
         tenant_id,
@@ -254,6 +260,7 @@ def item_from(row: sa.Row[Any]) -> WorkItem:
         rescues,
         ItemPayload.from_json(payload) if payload else NO_PAYLOAD,
         at,
+        requires,
     )
 
 

@@ -101,6 +101,7 @@ class WorkQueue:
         run_id: int | None = None,
         tenant_id: str | None = None,
         not_runs: Collection[int] = (),
+        served: Collection[str] | None = None,
         only: Collection[int] | None = None,
         token: str | None = None,
         begins: Callable[[Sequence[WorkItem]], Sequence[WorkItem]] = lambda _: (),
@@ -110,7 +111,8 @@ class WorkQueue:
 
         An item whose worker has died before is leased alone, so that it cannot take others with it
         the next time. A caller that has to know the claim's token even if the database's answer is
-        lost passes it. `begins` says which items the caller begins at once, without waiting for
+        lost passes it. `served` are keys of the configurations that the caller serves; None: any.
+        `begins` says which items the caller begins at once, without waiting for
         any other: these are started already.
         """
         token = token or uuid.uuid4().hex
@@ -120,9 +122,16 @@ class WorkQueue:
             of_run=bool(run_id),
             of_no_run=run_id == NO_RUN,
             not_of_runs=bool(not_runs),
+            only_served=served is not None,
             only=only is not None,
         )
-        named = {"now": tx.now, "run": run_id, "runs": list(not_runs), "ids": list(only or ())}
+        named = {
+            "now": tx.now,
+            "run": run_id,
+            "runs": list(not_runs),
+            "served": list(served or ()),
+            "ids": list(only or ()),
+        }
         claim = FairClaim(tx, wanted, named, self.alone)
         if run_id and tenant_id is None:
             tenant_id = tx.execute(sa.select(runs.c.tenant_id).where(runs.c.id == run_id)).scalar()
@@ -173,7 +182,15 @@ class WorkQueue:
         lease = self._lease(tx, claim.owner, claim.token) if leased else NO_LEASE
         status = ItemStatus.PROCESSING if leased else ItemStatus.PENDING
         following = [
-            NewItem(one.tenant_id, one.node_id, stage, one.run_id, one.priority, one.payload)
+            NewItem(
+                one.tenant_id,
+                one.node_id,
+                stage,
+                one.run_id,
+                one.priority,
+                one.payload,
+                one.requires,
+            )
             for one in items
         ]
         recorded = insert_items(tx, following, take_over=True, status=status, **lease)

@@ -130,7 +130,12 @@ class AdmittedDocument:
         stage = self.assessed.stage
         assert stage is not None, "only documents with a stage to do become work items"
         return NewItem(
-            run.tenant_id, ids[self.external_id], stage, run_id=run.id, payload=self._payload(run)
+            run.tenant_id,
+            ids[self.external_id],
+            stage,
+            run_id=run.id,
+            payload=self._payload(run),
+            requires=run.configuration,
         )
 
     def run_document(self, tx: Tx, run: Run, ids: Mapping[str, str]) -> dict[str, Any]:

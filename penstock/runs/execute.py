@@ -17,6 +17,7 @@ from penstock.errors import (
     RunRefused,
     UsageError,
 )
+from penstock.queue.configuration import Configuration
 from penstock.queue.heartbeat import Heartbeat
 from penstock.queue.queue import WorkQueue
 from penstock.runs.admission import AdmittedDocument
@@ -125,9 +126,10 @@ def hold_run(
     heartbeat: Heartbeat,
     lease_seconds: float,
     cut_off: Callable[[], None],
+    configuration: Configuration | None = None,
 ) -> Iterator[HeldRun]:
     """Be the one process that works on this run. However the block ends, the run can be resumed."""
-    lease = take_run(database, run_id, lease_seconds=lease_seconds)
+    lease = take_run(database, run_id, lease_seconds=lease_seconds, configuration=configuration)
     held = HeldRun(database, queue, lease, heartbeat, cut_off)
     try:
         _held.append(held)

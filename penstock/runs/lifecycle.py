@@ -7,10 +7,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from penstock.errors import ErrorClass, NotFound, RunRefused, UsageError
+from penstock.errors import ConfigurationError, ErrorClass, NotFound, RunRefused, UsageError
 from penstock.events import Event, record
 from penstock.failpoints import hit
 from penstock.llm.profiles import profile_named
+from penstock.queue.configuration import (
+    Configuration,
+    read_configuration,
+    record_configuration,
+)
 from penstock.queue.queue import WorkQueue
 from penstock.runs.run import Change, DocumentStatus, Run, RunLease, RunStatus, SourceSpec
 from penstock.store.database import Database, Tx
@@ -111,13 +116,22 @@ def open_run(
         )
 
 
-def take_run(database: Database, run_id: int, *, lease_seconds: float) -> RunLease:
-    """Become the one flow that writes to this run."""
+def take_run(
+    database: Database,
+    run_id: int,
+    *,
+    lease_seconds: float,
+    configuration: Configuration | None = None,
+) -> RunLease:
+    """Become the one flow that writes to this run. Its work, also what is left of it, is to be done
+    by `configuration` from now on; None: by any worker."""
     token = uuid.uuid4().hex
     with database.write() as tx:
         run = read_run(tx, run_id)
         if not run.status.active:
             raise RunGone(f"run {run_id} is {run.status} already; start a new one", run_id)
+        if configuration is not None:
+            _refuse_rules_for_models(run, read_configuration(tx, run.configuration), configuration)
         taken = (
             sa.update(runs)
             .where(runs.c.id == run_id, ACTIVE_RUN)
@@ -139,7 +153,35 @@ def take_run(database: Database, run_id: int, *, lease_seconds: float) -> RunLea
         )
         if tx.execute(taken).rowcount != 1:
             raise RunGone(f"run {run_id} is being worked on by another flow", run_id)
-        return RunLease(run, token)
+        if configuration is not None:
+            _assign(tx, run, configuration)
+        return RunLease(read_run(tx, run_id), token)
+
+
+def _refuse_rules_for_models(
+    run: Run, before: Configuration | None, configuration: Configuration
+) -> None:
+    if before is not None and before.asks_models and not configuration.asks_models:
+        blocks = f" and the blocks {', '.join(before.blocks)}" if before.blocks else ""
+        raise ConfigurationError(
+            f"run {run.id} was begun with the models {before.extractor}{blocks}, and this process "
+            f"has no key for models: set GROQ_API_KEY or name the blocks, or end the run with "
+            f"`penstock runs abort {run.id}` and start it anew"
+        )
+
+
+def _assign(tx: Tx, run: Run, configuration: Configuration) -> None:
+    """Have all work of the run that is left done by this configuration."""
+    key = record_configuration(tx, configuration)
+    if key == run.configuration:
+        return
+    tx.execute(sa.update(runs).where(runs.c.id == run.id).values(configuration=key))
+    left = sa.update(work_items).where(work_items.c.run_id == run.id, ACTIVE_ITEM)
+    tx.execute(left.values(requires=key))
+    if run.configuration is not None:
+        record(
+            tx, _event(run, f"goes on with another configuration: {configuration}", level="WARNING")
+        )
 
 
 def renew_run(tx: Tx, lease: RunLease, lease_seconds: float) -> None:

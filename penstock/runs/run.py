@@ -65,6 +65,8 @@ class Run:
     forced: Sequence[str] | None
     """Documents to process even if unchanged."""
     status: RunStatus
+    configuration: str | None
+    """The key of what does its work; None before a flow has taken the run."""
     paused_reason: str | None
     error: str | None
     flow_run_id: str | None

@@ -46,11 +46,14 @@ class Reason(StrEnum):
     """Its extraction or its embedding failed."""
     VECTORS = "vectors"
     """It has no vector of the model that embeds now."""
+    EXTRACTOR = "extractor"
+    """Its fields were made by another extractor than the one that extracts now."""
     STALE = "stale"
     """Done longer ago than so many days."""
 
 
-USUAL = tuple(reason for reason in Reason if reason is not Reason.STALE)
+# Not by another extractor: rules would replace, unasked, what models were paid for.
+USUAL = (Reason.OUTDATED, Reason.UNEXTRACTED, Reason.FAILED, Reason.VECTORS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ class Target:
     embedding_identity: str
     extracts_http: bool = False
     """Whether nodes that came over HTTP and do not say so themselves are to be extracted."""
+    models: tuple[str, ...] = ()
+    """Who extracts now, as a node's `extraction_model` names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,9 @@ def stage_needs(
             return StageNeeds(extract=_is_unextracted(target))
         case Reason.FAILED:
             return StageNeeds(_c.extraction_status == "failed", _c.embedding_status == "failed")
+        case Reason.EXTRACTOR:
+            other = _c.extraction_model.not_in(target.models)
+            return StageNeeds(extract=sa.and_(_c.extraction_status == "ready", other))
         case Reason.VECTORS:
             return StageNeeds(embed=_lacks_vector(target))
         case Reason.STALE:

@@ -165,6 +165,8 @@ runs = sa.Table(
     sa.Column("paused_reason", Text),
     sa.Column("error", Text),
     sa.Column("flow_run_id", sa.Text),
+    # What does its work, by its key in `configurations`.
+    sa.Column("configuration", sa.Text),
     # The share of its documents that may fail; null: all but one.
     sa.Column("max_failed", sa.Float),
     sa.Column("lease_token", sa.Text),
@@ -219,6 +221,8 @@ work_items = sa.Table(
     sa.Column("interrupted", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("run_at", UtcDateTime, nullable=False),
     sa.Column("payload", Json, nullable=False),
+    # What must do it, by its key in `configurations`; null: any worker.
+    sa.Column("requires", sa.Text),
     sa.Column("lease_owner", sa.Text),
     sa.Column("lease_token", sa.Text),
     sa.Column("lease_expires_at", UtcDateTime),
@@ -261,6 +265,17 @@ work_items = sa.Table(
     _partial_index("ix_work_items_done", "stage", "finished_at", where=COMPLETE_ITEM),
     _partial_index("ix_work_items_cancelled", "tenant_id", "stage", "id", where=CANCELLED_ITEM),
     sqlite_autoincrement=True,
+)
+
+configurations = sa.Table(
+    "configurations",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("extractor", sa.Text, nullable=False),
+    sa.Column("asks_models", sa.Boolean, nullable=False),
+    sa.Column("embedder", sa.Text, nullable=False),
+    sa.Column("blocks", Json, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
 )
 
 attempts = sa.Table(

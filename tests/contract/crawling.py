@@ -54,7 +54,10 @@ class CountedSteps:
         except DocumentFault as fault:
             return Fault.of(fault)
 
-    def extract(self, keys: Any, requests: Sequence[ExtractionRequest]) -> list[ExtractionResult]:
+    def extract(
+        self, keys: Any, requests: Sequence[ExtractionRequest], reused: int = 0
+    ) -> list[ExtractionResult]:
+        del reused
         self.before_extraction()
         self.extracted += len(requests)
         if self.fault is not None:

@@ -60,8 +60,9 @@ class ScriptedSteps:
         ]
 
     def extract(
-        self, keys: Sequence[str], requests: Sequence[ExtractionRequest]
+        self, keys: Sequence[str], requests: Sequence[ExtractionRequest], reused: int = 0
     ) -> list[ExtractionResult]:
+        del reused
         met = self._meet(Stage.EXTRACT, keys, [request.text for request in requests])
         answers = self.app.extractor.extract(requests)
         return [fault or self._edit(a) for (_, fault), a in zip(met, answers, strict=True)]

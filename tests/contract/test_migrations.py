@@ -59,7 +59,7 @@ def describe(database: Database) -> set[str]:
         inspector = sa.inspect(tx.connection)
         columns = {
             f"{table}.{column['name']} {column['type']!r} {column['nullable']}"
-            for table in metadata.tables
+            for table in metadata.tables.keys() & {*inspector.get_table_names()}
             for column in inspector.get_columns(table)
             if column["name"] != "search"
         }

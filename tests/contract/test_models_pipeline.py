@@ -567,9 +567,9 @@ class DyingSteps(ScriptedSteps):
     """Steps of a worker that is killed when the answers are there and not yet committed."""
 
     def extract(
-        self, keys: Sequence[str], requests: Sequence[ExtractionRequest]
+        self, keys: Sequence[str], requests: Sequence[ExtractionRequest], reused: int = 0
     ) -> list[ExtractionResult]:
-        super().extract(keys, requests)
+        super().extract(keys, requests, reused)
         raise SystemExit("killed")
 
 

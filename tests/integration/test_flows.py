@@ -3,13 +3,11 @@
 import logging
 import subprocess
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import (
     FlowRunFilter,
@@ -24,13 +22,10 @@ from flows.ingest import ingest
 from flows.process import process
 from flows.recover import recover
 from penstock.app import open_app
-from penstock.documents import ExtractedText, Fault
 from penstock.embed import embedder
-from penstock.errors import ErrorClass, PenstockError, RunRefused, StagePaused, UsageError
-from penstock.pipeline.steps import ExtractionResult, RawReference, TextResult
+from penstock.errors import PenstockError, RunRefused, StagePaused, UsageError
 from penstock.runs.lifecycle import open_run, read_run, take_run
 from penstock.runs.run import RunStatus, SourceSpec
-from tasks.documents import TaskSteps
 from tests.together import wait_until
 
 pytestmark = pytest.mark.usefixtures("prefect", "home")
@@ -103,21 +98,58 @@ def artifacts_of(flow_run: FlowRun) -> list[dict[str, Any]]:
     return artifacts
 
 
-def test_the_same_batch_is_computed_once_whatever_database_asks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_whose_documents_are_all_kept_is_shown_as_cached(tmp_path: Path) -> None:
     folder = write_documents(tmp_path / "docs", "dagny", "edgar")
     run_flow(source=str(folder))
-    monkeypatch.setenv("PENSTOCK_HOME", str(tmp_path / "another-home"))
+    (folder / "more").mkdir()
+    for path in [*folder.glob("*.txt")]:
+        path.rename(folder / "more" / path.name)
 
     _, flow_run = run_flow(source=str(folder))
 
-    assert task_states(flow_run, "admit", "extract text", "extract fields", "embed") == {
-        "extract text": "Cached",
-        "extract fields": "Cached",
-        "embed": "Cached",
-        "admit": "Completed",
-    }
+    states = task_states(flow_run, "admit", "extract text", "extract fields", "embed")
+    assert states["extract text"] == "Completed"
+    assert states["extract fields"] == "Cached"
+    assert messages_of(flow_run)["extract fields"] == "2 reused, version 1.0.0"
+
+
+def messages_of(flow_run: FlowRun) -> dict[str, str | None]:
+    """What the states of its task runs say, by task."""
+    of_this = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run.id]))
+    with get_client(sync_client=True) as client:
+        runs = client.read_task_runs(flow_run_filter=of_this)
+    return {_task_name(run): run.state.message for run in runs if run.state is not None}
+
+
+def test_what_is_kept_is_found_for_each_document_of_a_batch(tmp_path: Path) -> None:
+    folder = write_documents(tmp_path / "docs", "dagny", "edgar")
+    run_flow(source=str(folder))
+    other = write_documents(tmp_path / "others", "edgar", "fatima")
+
+    _, flow_run = run_flow(source=str(other))
+
+    task_states(flow_run, "admit", "extract fields")
+    assert messages_of(flow_run)["extract fields"] == "1 done, 1 reused, version 1.0.0"
+
+
+def test_a_step_that_fails_for_all_its_documents_is_shown_as_failed(tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "one.pdf").write_bytes(b"%PDF-1.7 broken")
+
+    _, flow_run = run_flow(source=str(folder))
+
+    states = task_states(flow_run, "admit", "extract text")
+    assert states["extract text"] == "Failed"
+
+
+def test_no_text_is_kept_by_prefect(tmp_path: Path) -> None:
+    from prefect.settings import PREFECT_LOCAL_STORAGE_PATH
+
+    run_flow(source=str(write_documents(tmp_path / "docs", "gunhild")))
+
+    stored = [path for path in PREFECT_LOCAL_STORAGE_PATH.value().rglob("*") if path.is_file()]
+    assert not [path for path in stored if b"Gunhild" in path.read_bytes()]
 
 
 def _task_name(run: TaskRun) -> str:
@@ -135,7 +167,7 @@ def task_states(flow_run: FlowRun, *wanted: str) -> dict[str, str | None]:
                 flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[flow_run.id]))
             )
         found.update({_task_name(run): run.state_name for run in runs})
-        return all(found.get(name) in ("Completed", "Cached") for name in wanted)
+        return all(found.get(name) in ("Completed", "Cached", "Failed") for name in wanted)
 
     wait_until(are_known, seconds=60)
     return found
@@ -256,43 +288,6 @@ def test_two_process_flows_side_by_side_do_no_document_twice(
     assert report.run.status is RunStatus.FINISHED
     assert {stage.worked for stage in report.stages.values()} == {60}
     assert {stage.total for stage in report.stages.values()} == {60}
-
-
-class FailsOnce:
-    """Steps whose first answer is a fault."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def parse(self, keys: Sequence[str], documents: Sequence[RawReference]) -> list[TextResult]:
-        del keys
-        self.calls += 1
-        if self.calls == 1:
-            return [Fault(ErrorClass.TIMEOUT, "took too long") for _ in documents]
-        return [ExtractedText("text") for _ in documents]
-
-    def extract(self, keys: Sequence[str], requests: Sequence[Any]) -> list[ExtractionResult]:
-        raise NotImplementedError
-
-    def embed(self, keys: Sequence[str], texts: Sequence[str]) -> list[bytes]:
-        raise NotImplementedError
-
-
-def test_a_success_is_taken_from_the_cache_and_a_fault_is_not(tmp_path: Path) -> None:
-    steps = FailsOnce()
-    parse = TaskSteps(steps, "test").parse
-    documents = [RawReference("raw/a", "a.txt", 1, None)]
-    keys = [str(tmp_path)]
-
-    @flow
-    def ask_three_times() -> list[TextResult]:
-        return [parse(keys, documents)[0] for _ in range(3)]
-
-    answers = ask_three_times()
-
-    assert isinstance(answers[0], Fault)
-    assert answers[1:] == [ExtractedText("text")] * 2
-    assert steps.calls == 2
 
 
 def test_the_final_state_tells_the_outcome_and_a_warning_each_class_of_failure(

@@ -30,6 +30,7 @@ def make_result(counts: dict[str, int], status: RunStatus = RunStatus.FINISHED) 
         force=False,
         forced=None,
         status=status,
+        configuration=None,
         paused_reason=None,
         error=None,
         flow_run_id=None,

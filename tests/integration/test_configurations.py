@@ -1,0 +1,144 @@
+"""Work is done by the extractor it was recorded for, whichever flow run comes by."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+import sqlalchemy as sa
+from prefect.blocks.core import Block
+from pydantic import SecretStr
+
+from blocks import GroqModels
+from flows.backfill import backfill
+from flows.ingest import ingest
+from flows.process import process
+from penstock.app import open_app
+from penstock.errors import ConfigurationError, StagePaused
+from penstock.runs.lifecycle import read_run
+from penstock.runs.run import RunStatus
+from penstock.runs.up_to_date import Reason
+from penstock.store.schema import WAITING_ITEM, nodes, work_items
+from penstock.testing import GroqServer, Reply
+from penstock.testing.script import invalid_api_key
+from tests.integration.test_flows import write_documents
+from tests.integration.test_models_flows import log_of
+from tests.together import wait_until
+
+pytestmark = pytest.mark.usefixtures("prefect", "home")
+
+KEY = "gsk_very-secret-key"
+BLOCK = "penstock-groq-models/of-this-test"
+MODEL = "openai/gpt-oss-20b"
+
+
+@pytest.fixture
+def server() -> Iterator[GroqServer]:
+    with GroqServer(api_key=KEY) as server:
+        server.always(None, invalid_api_key())
+        yield server
+
+
+@pytest.fixture
+def block(server: GroqServer) -> str:
+    saved = GroqModels(api_key=SecretStr(KEY), base_url=server.base_url)
+    saved.save("of-this-test", overwrite=True)
+    return BLOCK
+
+
+def models_of_nodes() -> set[str | None]:
+    with open_app() as app, app.database.read() as tx:
+        return set(tx.execute(sa.select(nodes.c.extraction_model)).scalars())
+
+
+def count_waiting() -> int:
+    with open_app() as app, app.database.read() as tx:
+        count = sa.select(sa.func.count()).select_from(work_items).where(WAITING_ITEM)
+        return int(tx.execute(count).scalar_one())
+
+
+def status_of_run() -> RunStatus:
+    with open_app() as app, app.database.read() as tx:
+        return read_run(tx, 1).status
+
+
+def pause_with(source: Path, blocks: list[str] | None = None) -> None:
+    with pytest.raises(StagePaused, match="GROQ_API_KEY"):
+        ingest(source=str(source), blocks=blocks)
+    assert count_waiting() > 0
+
+
+def test_a_flow_run_without_the_block_loads_it_and_ends_the_work_with_it(
+    tmp_path: Path, server: GroqServer, block: str
+) -> None:
+    pause_with(write_documents(tmp_path / "docs", "agnes", "boris", "chandra"), [block])
+    server.always(None, Reply())
+
+    assert process() >= 3
+
+    assert status_of_run() is RunStatus.FINISHED
+    assert models_of_nodes() == {MODEL}
+
+
+def test_work_whose_block_is_gone_is_left_alone_and_told(
+    tmp_path: Path, server: GroqServer, block: str
+) -> None:
+    pause_with(write_documents(tmp_path / "docs", "agnes", "boris"), [block])
+    server.always(None, Reply())
+    Block.delete(block)
+    waiting = count_waiting()
+
+    state = process(return_state=True)
+
+    assert (state.is_completed(), count_waiting()) == (True, waiting)
+    assert models_of_nodes() == {None}
+    flow_run_id = UUID(str(state.state_details.flow_run_id))
+    wait_until(lambda: "left alone" in log_of(flow_run_id), seconds=30)
+    assert block in log_of(flow_run_id)
+
+
+def test_the_rules_never_end_what_models_of_the_environment_began(
+    tmp_path: Path, server: GroqServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_documents(tmp_path / "docs", "agnes", "boris")
+    with monkeypatch.context() as with_key:
+        with_key.setenv("EXTRACTION_BASE_URL", server.base_url)
+        with_key.setenv("GROQ_API_KEY", KEY)
+        pause_with(source)
+    server.always(None, Reply())
+
+    process()
+    with pytest.raises(ConfigurationError, match="begun with the models"):
+        ingest(source=str(source))
+
+    assert models_of_nodes() == {None}
+    monkeypatch.setenv("EXTRACTION_BASE_URL", server.base_url)
+    monkeypatch.setenv("GROQ_API_KEY", KEY)
+    assert ingest(source=str(source))["run_id"] == 1
+    assert models_of_nodes() == {MODEL}
+
+
+def test_a_recorded_run_goes_on_with_the_blocks_it_was_begun_with(
+    tmp_path: Path, server: GroqServer, block: str
+) -> None:
+    pause_with(write_documents(tmp_path / "docs", "agnes", "boris"), [block])
+    server.always(None, Reply())
+
+    assert ingest(run_id=1)["status"] == "finished"
+
+    assert models_of_nodes() == {MODEL}
+
+
+def test_a_backfill_finds_what_another_extractor_made_only_when_asked_for(
+    tmp_path: Path, server: GroqServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ingest(source=str(write_documents(tmp_path / "docs", "agnes", "boris")))
+    assert models_of_nodes() == {"rules"}
+    server.always(None, Reply())
+    monkeypatch.setenv("EXTRACTION_BASE_URL", server.base_url)
+    monkeypatch.setenv("GROQ_API_KEY", KEY)
+
+    assert backfill(dry_run=True)["nodes"] == 0
+    assert backfill(reasons=[Reason.EXTRACTOR])["enqueued"] == 2
+
+    assert models_of_nodes() == {MODEL}
