@@ -466,7 +466,8 @@ def cancel_run(workplace: Workplace, run_id: int, **chosen: Any) -> Bulk:
 
 def endings(database: Database, run_id: int) -> list[str]:
     """How often a run told of its end."""
-    told = sa.and_(events.c.run_id == run_id, events.c.message.startswith("finished"))
+    ended = sa.or_(*(events.c.message.startswith(f"{end}: ") for end in ("finished", "error")))
+    told = sa.and_(events.c.run_id == run_id, ended)
     with database.read() as tx:
         return list(tx.execute(sa.select(events.c.message).where(told)).scalars())
 
@@ -478,8 +479,8 @@ def test_a_run_whose_last_jobs_are_cancelled_is_finalized_once(workplace: Workpl
 
     assert sum(answer.done for answer in answers) == 3
     report = workplace.report(run_id)
-    assert (report.run.status, counts(report)) == ("finished", {"error": 3})
-    assert endings(workplace.database, run_id) == ["finished: 3 error"]
+    assert (report.run.status, counts(report)) == ("error", {"error": 3})
+    assert endings(workplace.database, run_id) == ["error: 3 error"]
     line = workplace.document(run_id, "a.txt")
     assert (line.status, line.reason) == ("error", "it was cancelled by hand")
     before = read_rows(workplace.database, runs)

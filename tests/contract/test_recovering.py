@@ -105,7 +105,7 @@ def test_one_process_recovers_at_a_time(place: Workplace) -> None:
     assert worker.sweep() == place.app.settings.sweep_seconds
 
 
-def test_a_run_whose_work_was_deleted_by_hand_is_finished(place: Workplace) -> None:
+def test_a_run_whose_work_was_deleted_by_hand_ends_failed(place: Workplace) -> None:
     place.write("a.txt", "one")
     place.write("b.txt", "two")
     lease = place.open()
@@ -114,7 +114,7 @@ def test_a_run_whose_work_was_deleted_by_hand_is_finished(place: Workplace) -> N
         tx.execute(sa.delete(work_items))
     assert place.app.recovery.run().finished_runs == (lease.run.id,)
     report = place.report(lease.run.id)
-    assert report.run.status is RunStatus.FINISHED
+    assert report.run.status is RunStatus.ERROR
     assert report.counts[DocumentStatus.ERROR] == 2
     again = place.ingest()
     assert again.counts[DocumentStatus.READY] == 2

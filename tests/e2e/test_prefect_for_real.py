@@ -1,6 +1,7 @@
 """Deployments on a Prefect server on Postgres, run by process workers."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -377,12 +378,13 @@ def see_prefects_page(page: Page, flow_run: str, run_id: str) -> None:
     page.goto(flow_run)
     page.get_by_text("ingest page-mills").first.wait_for()
     page.get_by_text("source:page-mills").first.wait_for()
-    page.get_by_text(f"run {run_id} finished: 40 ready, 1 error").first.wait_for()
+    page.get_by_text("CompletedWithErrors").first.wait_for()
+    page.get_by_text(re.compile(f"run {run_id} finished: 40 ready, .*1 failed")).first.wait_for()
     keep_screenshot(page, "prefect-flow-run")
     page.get_by_text("Artifacts", exact=True).last.click()
-    for kind in ("summary", "progress", "failures"):
-        page.get_by_text(f"run-{run_id}-{kind}", exact=True).last.wait_for()
+    for kind in ("", "-progress", "-failures"):
+        page.get_by_text(f"ingest-page-mills{kind}", exact=True).last.wait_for()
     keep_screenshot(page, "prefect-artifacts")
-    page.get_by_text(f"run-{run_id}-summary", exact=True).last.click()
+    page.get_by_text("ingest-page-mills", exact=True).last.click()
     page.get_by_text("Slowest documents").first.wait_for()
     keep_screenshot(page, "prefect-summary")

@@ -227,9 +227,10 @@ def is_theirs(tx: Tx, table: sa.Table) -> sa.ColumnElement[bool]:
     if table in (texts, embeddings):
         own = sa.select(nodes.c.seq).where(nodes.c.tenant_id == THEIRS)
         return table.c.seq.in_(tx.execute(own).scalars().all())
-    # Only they have runs, failures and workers here; a duty is nobody's.
+    # Only they have runs, failures and workers here; a duty or a configuration is nobody's.
     assert table in (run_documents, attempts) or table.name in (
         "workers",
+        "configurations",
         "duties",
         "vector_identity",
         "tallies",
