@@ -2,7 +2,7 @@
 done when it ends in any other way."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -17,7 +17,7 @@ from prefect.utilities.engine import propose_state_sync
 
 from flows.opening import open_flow_app
 from penstock.app import App
-from penstock.errors import ConfigurationError, PenstockError, RunRefused
+from penstock.errors import ConfigurationError, PenstockError, RunRefused, SchemaMismatch
 from penstock.runs.lifecycle import abort_run, release_run, run_of_flow, try_finalize
 from penstock.runs.report import (
     FailureGroup,
@@ -81,8 +81,8 @@ def told_if_stopped(app: App, run_id: int) -> Iterator[None]:
     """
     try:
         yield
-    except RunRefused:
-        # Another flow run works on it, and tells what becomes of it.
+    except (RunRefused, SchemaMismatch):
+        # Another flow run works on it, and tells what becomes of it; or its tables cannot be read.
         raise
     except ConfigurationError as fault:
         outcome, report = summarize_run(app, run_id)
@@ -116,7 +116,8 @@ def settle_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> No
     """A run with nothing left to do is finalized; one with work left may be taken up at once. A
     flow run that failed is announced, for automations."""
     del flow
-    with open_flow_app(flow_run.parameters.get("blocks")) as app:
+    # The flow run has ended with this error already; once is enough.
+    with suppress(SchemaMismatch), open_flow_app(flow_run.parameters.get("blocks")) as app:
         run = run_of_flow(app.database, str(flow_run.id))
         if run is None:
             return

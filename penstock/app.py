@@ -19,7 +19,7 @@ from penstock.queue.queue import WorkQueue
 from penstock.queue.retry import ExponentialDelays, FixedDelays, RetryRule, RetryRules
 from penstock.settings import Settings, load_settings
 from penstock.store.database import Database
-from penstock.store.migration import check, current_revision, migrate
+from penstock.store.migration import check, current_revision, migrate_when_idle
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -555,9 +555,9 @@ def open_app(
     """The parts on a database of this version's schema; `blocks` names those that the settings are
     from.
 
-    An empty database and a SQLite file are migrated at once; a Postgres that holds data only by
-    `penstock doctor --fix`, since other workers may use it. `timeout_seconds` is how long a writer
-    waits for another writer of a SQLite file.
+    An empty database is migrated at once, and so is a SQLite file that no worker uses; a Postgres
+    that holds data only by `penstock migrate`, since other machines may be about to use it.
+    `timeout_seconds` is how long a writer waits for another writer of a SQLite file.
     """
     settings = settings or load_settings()
     failpoints.arm(settings.faults)
@@ -568,10 +568,14 @@ def open_app(
         # Postgres ends a transaction that is idle for longer: its leases have expired by then.
         idle_seconds=settings.lease_seconds,
     )
-    if database.is_sqlite or current_revision(database) is None:
-        migrate(database)
-    else:
-        check(database)
+    try:
+        if database.is_sqlite or current_revision(database) is None:
+            migrate_when_idle(database, lease_seconds=settings.lease_seconds)
+        else:
+            check(database)
+    except BaseException:
+        database.close()
+        raise
     return App(settings, database, blocks)
 
 

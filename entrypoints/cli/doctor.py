@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from entrypoints.cli.migrate import opened_database
 from entrypoints.cli.output import Json, console, errors, print_json, print_table
 from penstock.doctor import Finding, diagnose
 from penstock.settings import (
@@ -20,6 +21,7 @@ from penstock.settings import (
     masked,
     retired_model_warnings,
 )
+from penstock.store.migration import migrate_when_idle
 
 ANSWER_SECONDS = 5.0
 _SIGNS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
@@ -34,7 +36,8 @@ def doctor(
     """Check database, migrations, Redis, models, Prefect API and disk."""
     settings = load_settings()
     if fix:
-        _migrate(settings)
+        with opened_database(settings) as database:
+            migrate_when_idle(database, lease_seconds=settings.lease_seconds)
     findings = list(diagnose(settings, prefect=lambda: _check_prefect(settings)))
     healthy = all(finding.verdict != "failed" for finding in findings)
     if json:
@@ -42,17 +45,6 @@ def doctor(
     else:
         _print(findings)
     raise typer.Exit(0 if healthy else 1)
-
-
-def _migrate(settings: Settings) -> None:
-    from penstock.store.database import Database
-    from penstock.store.migration import migrate
-
-    database = Database(settings.database_url)
-    try:
-        migrate(database)
-    finally:
-        database.close()
 
 
 def _check_prefect(settings: Settings) -> Finding:

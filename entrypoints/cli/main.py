@@ -57,6 +57,10 @@ COMMANDS = {
         "entrypoints.cli.maintain:maintain",
         "Delete old logs, old jobs and unused raw bytes, and compact the database.",
     ),
+    "migrate": (
+        "entrypoints.cli.migrate:migrate",
+        "Bring the database to the schema of this version, when no worker uses it.",
+    ),
     "move": (
         "entrypoints.cli.move:move",
         "Copy everything in the database to another, empty one: from SQLite to Postgres.",

@@ -102,14 +102,12 @@ class Startup:
         """Our own database without asking; another one only if it is empty."""
         settings = load_settings()
         if self.settings.dsn is None:
-            from penstock.store.database import Database
+            from entrypoints.cli.migrate import opened_database
             from penstock.store.migration import migrate
 
-            database = Database(settings.database_url)
-            try:
+            # No worker uses it: all of this home's were ended before its Postgres was started.
+            with opened_database(settings) as database:
                 migrate(database)
-            finally:
-                database.close()
         with open_app(settings) as app:
             for name, found in check_readiness(app).items():
                 if not found["ok"]:

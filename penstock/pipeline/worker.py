@@ -340,6 +340,7 @@ class WorkerThread(threading.Thread):
     def _do_one_batch(self) -> bool:
         # What is completed is counted on the worker's row.
         self._worker.heartbeat.start()
+        self._worker.heartbeat.check_schema()
         if self._worker.paused:
             return False
         claim = self._claim()

@@ -14,6 +14,7 @@ from typing import Self
 import sqlalchemy as sa
 
 from penstock import __version__
+from penstock.errors import SchemaMismatch
 from penstock.queue.queue import WorkQueue
 from penstock.store.database import Database, Tx
 from penstock.store.lifetime_counters import COMPLETED_ITEMS, add_to_counter
@@ -55,6 +56,7 @@ class Heartbeat:
         self._queue = queue
         self._every_seconds = every_seconds
         self._beat_at = time.monotonic()
+        self._mismatch: SchemaMismatch | None = None
         self._also_renewed: list[Callable[[Tx], object]] = []
         self._starting = threading.Lock()
         self._stopping = threading.Event()
@@ -102,10 +104,23 @@ class Heartbeat:
         """Renew something else with every beat: a run's lease."""
         self._also_renewed.append(renew)
 
+    def check_schema(self) -> None:
+        """Raise SchemaMismatch if the last beat found that the database has been migrated."""
+        if self._mismatch is not None:
+            raise self._mismatch
+
     def _run(self) -> None:
         while not self._stopping.wait(self._every_seconds):
+            self._look_at_schema()
             self._beat("running")
         self._beat("stopped")
+
+    def _look_at_schema(self) -> None:
+        try:
+            self._database.check_revision()
+            self._mismatch = None
+        except SchemaMismatch as error:
+            self._mismatch = error
 
     def _beat(self, status: str) -> None:
         renewals: list[Callable[[Tx], object]] = [self._renew_items, *self._also_renewed]

@@ -1,6 +1,7 @@
 """Transactions on SQLite or Postgres: short, explicit, with the database's own clock."""
 
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -20,7 +21,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from penstock.errors import StoreConflict, StoreError, StoreUnavailable
+from penstock.errors import SchemaMismatch, StoreConflict, StoreError, StoreUnavailable
 from penstock.settings import mask_url
 
 _SQLITE_BUSY_SECONDS = 30.0
@@ -31,6 +32,9 @@ _WITH_TRANSACTION_TIMEOUT = 170_000
 _ONE_ACTIVE = "uq_work_items_one_active"
 _DEADLOCK = "40P01"
 _TOO_LONG = ("25P03", "25P04")
+# A table or column that is not there, or that has to have a value and was given none.
+_OTHER_SCHEMA = ("42P01", "42703", "23502")
+_OTHER_SCHEMA_IN_SQLITE = re.compile("no such (table|column)|has no column|NOT NULL constraint")
 _SQLITE_PRAGMAS = (
     # With WAL, NORMAL loses nothing when a process dies; a power cut may undo the last commits.
     "PRAGMA synchronous=NORMAL",
@@ -102,6 +106,8 @@ class Database:
         """`timeout_seconds`: how long a writer waits for another writer of a SQLite file.
         `idle_seconds`: how long Postgres waits for a process in the middle of a transaction."""
         self.url = url
+        self.revision: str | None = None
+        """The schema's, as this process has found or made it; None until it has looked."""
         self.is_sqlite = url.startswith("sqlite")
         if self.is_sqlite:
             self.engine = _open_sqlite(url, timeout_seconds)
@@ -126,7 +132,7 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Tx]:
         """A transaction that only reads."""
-        with _explained(self.url), self._begun() as tx:
+        with self._explained(), self._begun() as tx:
             yield tx
 
     @contextmanager
@@ -134,7 +140,7 @@ class Database:
         """A transaction that changes something; committed when the block ends well. One that is
         not `lasting` is ended by the database when it takes several times the length of a lease."""
         options = {"penstock_write": True, "penstock_lasting": lasting}
-        with _explained(self.url), self._writer, self._begun(**options) as tx:
+        with self._explained(), self._writer, self._begun(**options) as tx:
             yield tx
             tx.run_before_commit()
             self._commit(tx.connection)
@@ -143,8 +149,44 @@ class Database:
     @contextmanager
     def outside(self) -> Iterator[sa.Connection]:
         """A connection without a transaction, for what cannot be done inside one."""
-        with _explained(self.url), self.engine.connect() as connection:
+        with self._explained(), self.engine.connect() as connection:
             yield connection.execution_options(penstock_outside=True)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            where = mask_url(self.url)
+            if _sqlstate(error) == _DEADLOCK:
+                raise StoreConflict(
+                    f"the database {where} ended a transaction that waited for another one, which "
+                    "waited for it"
+                ) from error
+            if _may_be_of_another_schema(error):
+                self.check_revision()
+            if _is_passing(error):
+                raise StoreUnavailable(
+                    f"the database {where} cannot be used: {_first_line(error)}. "
+                    "`penstock doctor` checks it."
+                ) from error
+            raise StoreError(f"the database refused a statement: {_first_line(error)}") from error
+
+    def check_revision(self) -> None:
+        """Raise SchemaMismatch if the database was migrated while this process used it."""
+        read = "SELECT version_num FROM alembic_version"
+        try:
+            with self.engine.connect() as connection:
+                found = connection.exec_driver_sql(read).scalar_one_or_none()
+        except SQLAlchemyError:
+            # What else is wrong with it is said by whoever uses it for more than this.
+            return
+        if self.revision is not None and found not in (None, self.revision):
+            raise SchemaMismatch(
+                f"the database {mask_url(self.url)} was migrated to revision {found} while this "
+                f"version of Penstock, which needs {self.revision}, worked on it. No job is lost: "
+                "what it had begun is pending again. Stop this process and start the new version"
+            ) from None
 
     def close(self) -> None:
         self.engine.dispose()
@@ -316,24 +358,6 @@ def _begin_sqlite(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("penstock_write") else "BEGIN")
 
 
-@contextmanager
-def _explained(url: str) -> Iterator[None]:
-    try:
-        yield
-    except SQLAlchemyError as error:
-        if _sqlstate(error) == _DEADLOCK:
-            raise StoreConflict(
-                f"the database {mask_url(url)} ended a transaction that waited for another one, "
-                "which waited for it"
-            ) from error
-        if _is_passing(error):
-            raise StoreUnavailable(
-                f"the database {mask_url(url)} cannot be used: {_first_line(error)}. "
-                "`penstock doctor` checks it."
-            ) from error
-        raise StoreError(f"the database refused a statement: {_first_line(error)}") from error
-
-
 def _is_passing(error: SQLAlchemyError) -> bool:
     """Whether a retry may succeed: the server or the connection was lost."""
     if isinstance(error, OperationalError | PoolTimeout):
@@ -344,6 +368,12 @@ def _is_passing(error: SQLAlchemyError) -> bool:
         return True
     # Another transaction has just recorded the same work; the next attempt finds it.
     return _ONE_ACTIVE in str(error.orig)
+
+
+def _may_be_of_another_schema(error: SQLAlchemyError) -> bool:
+    if _sqlstate(error) is not None:
+        return _sqlstate(error) in _OTHER_SCHEMA
+    return isinstance(error, DBAPIError) and bool(_OTHER_SCHEMA_IN_SQLITE.search(str(error.orig)))
 
 
 def _sqlstate(error: SQLAlchemyError) -> str | None:

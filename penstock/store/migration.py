@@ -4,15 +4,17 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from penstock.errors import SchemaMismatch
+from penstock.errors import SchemaMismatch, StoreError
 from penstock.settings import mask_url
 from penstock.store.database import Database
-from penstock.store.schema import metadata
+from penstock.store.schema import metadata, workers
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 HEAD = "0014"
 _MIGRATION_LOCK = 0x70656E73
 _LOOK_SECONDS = 0.1
+_WORKERS_SHOWN = 5
 _LOCK_MILLISECONDS = 200
 _LOCK_NOT_AVAILABLE = "55P03"
 # Revisions after this one take the indexes that are there already.
@@ -42,8 +45,37 @@ WHERE c.relnamespace = current_schema()::regnamespace
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One step of a migration."""
+
+    id: str
+    what: str
+
+
+def migrate_when_idle(
+    database: Database, *, lease_seconds: float, wait_seconds: float = 0.0
+) -> bool:
+    """Bring the schema to HEAD if it is behind and no worker uses the database.
+
+    A worker uses it if its last heartbeat is not older than a lease. Workers are waited for, at
+    most `wait_seconds`; then StoreError names them, and nothing was changed.
+    """
+    revision = current_revision(database)
+    _refuse_newer(database, revision)
+    if revision not in (None, HEAD):
+        _wait_for_workers(database, lease_seconds, wait_seconds)
+    return migrate(database)
+
+
 def migrate(database: Database) -> bool:
-    """Bring the schema to HEAD if it is behind; True when something was done."""
+    """Bring the schema to HEAD if it is behind, whoever uses it; True when something was done."""
+    done = _migrate(database)
+    database.revision = HEAD
+    return done
+
+
+def _migrate(database: Database) -> bool:
     if current_revision(database) == HEAD:
         return False
     with _one_migrator(database):
@@ -64,9 +96,55 @@ def check(database: Database) -> None:
     _refuse_newer(database, revision)
     if revision != HEAD:
         raise SchemaMismatch(
-            f"the database {mask_url(database.url)} is at revision {revision or 'none'}, "
-            f"this version needs {HEAD}: run `penstock doctor --fix`"
+            f"{_stands_at(database, revision)}: nothing was changed and no job is lost. Run "
+            "`penstock migrate` when the workers of the older version have ended"
         )
+    database.revision = HEAD
+
+
+def pending_revisions(database: Database) -> list[Revision]:
+    """What `migrate` would do, in order; SchemaMismatch if a newer version wrote the database."""
+    revision = current_revision(database)
+    _refuse_newer(database, revision)
+    if revision == HEAD:
+        return []
+    from alembic.script import ScriptDirectory
+
+    scripts = ScriptDirectory.from_config(alembic_config())
+    found = scripts.iterate_revisions(HEAD, revision or "base")
+    return [Revision(one.revision, one.doc.rstrip(".")) for one in reversed(list(found))]
+
+
+def _wait_for_workers(database: Database, lease_seconds: float, wait_seconds: float) -> None:
+    deadline = time.monotonic() + wait_seconds
+    while live := _live_workers(database, lease_seconds):
+        if time.monotonic() >= deadline:
+            shown = ", ".join(live[:_WORKERS_SHOWN])
+            more = f" and {len(live) - _WORKERS_SHOWN} more" * (len(live) > _WORKERS_SHOWN)
+            raise StoreError(
+                f"{_stands_at(database, current_revision(database))}, and workers use it: {shown}"
+                f"{more}. Nothing was changed. Pause the work pool (`prefect work-pool pause "
+                "penstock`) and stop other workers, then run `penstock migrate --wait 600`; "
+                "`penstock migrate --force` does not wait: workers of the older version then end "
+                "with an error, and their jobs stay"
+            )
+        time.sleep(_LOOK_SECONDS)
+
+
+def _live_workers(database: Database, lease_seconds: float) -> list[str]:
+    """Only by columns that every revision has."""
+    c = workers.c
+    with database.read() as tx:
+        alive = c.heartbeat_at > tx.now - timedelta(seconds=lease_seconds)
+        found = sa.select(c.id, c.version).where(c.status == "running", alive).order_by(c.id)
+        return [f"{row.id} (version {row.version})" for row in tx.execute(found)]
+
+
+def _stands_at(database: Database, revision: str | None) -> str:
+    return (
+        f"the database {mask_url(database.url)} is at revision {revision or 'none'}, "
+        f"this version of Penstock needs {HEAD}"
+    )
 
 
 def current_revision(database: Database) -> str | None:
@@ -92,8 +170,9 @@ def _refuse_newer(database: Database, revision: str | None) -> None:
     if revision is not None and revision > HEAD:
         raise SchemaMismatch(
             f"the database {mask_url(database.url)} was written by a newer Penstock (revision "
-            f"{revision}; this version knows up to {HEAD}): upgrade Penstock, or name another "
-            "database in PENSTOCK_DSN or another folder in PENSTOCK_HOME"
+            f"{revision}; this version knows up to {HEAD}): nothing was changed and no job is "
+            "lost. To go on, upgrade Penstock, or name another database in PENSTOCK_DSN or another "
+            "folder in PENSTOCK_HOME"
         )
 
 

@@ -111,7 +111,7 @@ def test_a_second_migration_does_nothing(empty: Database) -> None:
 
 
 def test_a_database_without_schema_is_not_taken_for_a_current_one(empty: Database) -> None:
-    with pytest.raises(SchemaMismatch, match=r"is at revision none.*penstock doctor --fix"):
+    with pytest.raises(SchemaMismatch, match=r"is at revision none.*penstock migrate"):
         check(empty)
 
 

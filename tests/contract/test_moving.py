@@ -363,7 +363,7 @@ def test_a_database_does_not_move_onto_itself(source: Database) -> None:
 def test_an_older_schema_is_not_moved_and_not_changed(target: Database, tmp_path: Path) -> None:
     old = Database(f"sqlite:///{tmp_path / 'old.db'}")
 
-    with pytest.raises(SchemaMismatch, match="penstock doctor --fix"):
+    with pytest.raises(SchemaMismatch, match="penstock migrate"):
         move(old, target)
     assert current_revision(old) is None
     old.close()
