@@ -9,9 +9,11 @@ from pathlib import Path
 from deployments.automations import install_automations
 from deployments.pools import install_pool
 from deployments.register import register_blocks
-from penstock.errors import ServiceError
+from penstock.errors import PenstockError, ServiceError, UsageError
 
 ROOT = Path(__file__).parent.parent
+# Variables that deployments/prefect-docker.yaml reads.
+_ASKED_BY_DOCKER = ("IMAGE", "PENSTOCK_RAW_STORE")
 
 
 def install(kind: str = "process") -> Iterator[str]:
@@ -19,17 +21,32 @@ def install(kind: str = "process") -> Iterator[str]:
 
     `kind`: of the work pool, if it has to be made: process, docker, kubernetes, ecs.
     """
+    file = _prefect_file(kind)
     yield from install_pool(kind)
-    yield from deploy_all()
+    yield from deploy_all(file)
     for slug in register_blocks():
         yield f"registered block type {slug!r}"
     # Last: they refer to deployments.
     yield from install_automations()
 
 
-def deploy_all() -> Iterator[str]:
-    """Make what prefect.yaml describes; only Prefect's own command reads that file."""
+def _prefect_file(kind: str) -> str:
+    if kind != "docker":
+        return "prefect.yaml"
+    missing = [name for name in _ASKED_BY_DOCKER if not os.environ.get(name)]
+    if missing:
+        raise UsageError(
+            f"the deployments for Docker need {' and '.join(missing)} in the environment: IMAGE is "
+            "the image of the Dockerfile, PENSTOCK_RAW_STORE an s3://bucket/prefix, since "
+            "containers share no folder"
+        )
+    return "deployments/prefect-docker.yaml"
+
+
+def deploy_all(file: str = "prefect.yaml") -> Iterator[str]:
+    """Make what the file describes; only Prefect's own command reads it."""
     command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
+    command += ["--prefect-file", file]
     environment = {**os.environ, "PWD": str(ROOT)}  # prefect.yaml asks for it
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
@@ -42,5 +59,8 @@ def deploy_all() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    for line in install(*sys.argv[1:2]):
-        print(line, flush=True)  # noqa: T201 - this is a command
+    try:
+        for line in install(*sys.argv[1:2]):
+            print(line, flush=True)  # noqa: T201 - this is a command
+    except PenstockError as error:
+        sys.exit(f"error: {error}")

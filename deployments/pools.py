@@ -13,6 +13,11 @@ from prefect.workers.utilities import get_default_base_job_template_for_infrastr
 from penstock.errors import UsageError
 
 POOL = "penstock"
+DOCKER_POOL = "penstock-docker"
+"""Of the deployments in deployments/prefect-docker.yaml."""
+# The worker reads the block when it starts a flow run; a process inherits its worker's environment
+# instead, and Kubernetes and ECS have secrets of their own.
+_DOCKER_ENVIRONMENT = {"PENSTOCK_DSN": "{{ prefect.blocks.secret.penstock-dsn }}"}
 _COMMAND = re.compile(r"\{\{\s*command\s*\}\}")
 
 
@@ -36,33 +41,40 @@ QUEUES = (
 )
 
 
+def pool_name(kind: str) -> str:
+    """Docker has a pool of its own, since its deployments name an image."""
+    return DOCKER_POOL if kind == "docker" else POOL
+
+
 def install_pool(kind: str = "process") -> list[str]:
     """Create the pool and its queues where they are missing; what was done.
 
     Limits, priorities and job variables that were changed in the UI stay as they are.
     """
+    pool = pool_name(kind)
     with get_client(sync_client=True) as client:
-        return [_ensure_pool(client, kind), *(_ensure_queue(client, queue) for queue in QUEUES)]
+        queues = (_ensure_queue(client, pool, queue) for queue in QUEUES)
+        return [_ensure_pool(client, pool, kind), *queues]
 
 
-def _ensure_pool(client: SyncPrefectClient, kind: str) -> str:
+def _ensure_pool(client: SyncPrefectClient, pool: str, kind: str) -> str:
     try:
-        known = client.read_work_pool(POOL).base_job_template
+        known = client.read_work_pool(pool).base_job_template
     except ObjectNotFound:
         client.create_work_pool(
             WorkPoolCreate(
-                name=POOL,
+                name=pool,
                 type=kind,
                 description="Flows of Penstock; workers of this pool scale them.",
                 base_job_template=_job_template(kind),
             )
         )
-        return f"created work pool {POOL!r} of type {kind}"
+        return f"created work pool {pool!r} of type {kind}"
     wanted = without_command(known)
     if wanted == known:
-        return f"unchanged work pool {POOL!r}"
-    client.update_work_pool(POOL, WorkPoolUpdate(base_job_template=wanted))
-    return f"updated work pool {POOL!r}: a flow run can no longer name a command of its own"
+        return f"unchanged work pool {pool!r}"
+    client.update_work_pool(pool, WorkPoolUpdate(base_job_template=wanted))
+    return f"updated work pool {pool!r}: a flow run can no longer name a command of its own"
 
 
 def _job_template(kind: str) -> dict[str, Any]:
@@ -70,9 +82,12 @@ def _job_template(kind: str) -> dict[str, Any]:
     if found is None:
         raise UsageError(
             f"Prefect knows no work pools of type {kind}: install its package, for example "
-            "prefect-docker, prefect-kubernetes or prefect-aws"
+            "`pip install penstock[docker]` or `penstock[kubernetes]`; ECS is in prefect-aws"
         )
-    return without_command(found)
+    template = without_command(found)
+    if kind == "docker":
+        template["variables"]["properties"]["env"]["default"] = _DOCKER_ENVIRONMENT
+    return template
 
 
 def without_command(template: dict[str, Any]) -> dict[str, Any]:
@@ -96,16 +111,16 @@ def _asks_for_command(value: Any) -> bool:
     return isinstance(value, str) and bool(_COMMAND.search(value))
 
 
-def _ensure_queue(client: SyncPrefectClient, queue: Queue) -> str:
+def _ensure_queue(client: SyncPrefectClient, pool: str, queue: Queue) -> str:
     try:
-        client.read_work_queue_by_name(queue.name, work_pool_name=POOL)
+        client.read_work_queue_by_name(queue.name, work_pool_name=pool)
     except ObjectNotFound:
         client.create_work_queue(
             queue.name,
             description=queue.description,
             concurrency_limit=queue.limit,
             priority=queue.priority,
-            work_pool_name=POOL,
+            work_pool_name=pool,
         )
         return f"created work queue {queue.name!r}"
     return f"unchanged work queue {queue.name!r}"
