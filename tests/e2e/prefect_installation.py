@@ -133,10 +133,12 @@ class Installation:
 
 
 @contextmanager
-def open_installation(folder: Path, postgres: PostgresServer) -> Iterator[Installation]:
+def open_installation(
+    folder: Path, postgres: PostgresServer, name: str = "installation"
+) -> Iterator[Installation]:
     with ExitStack() as opened:
-        ours = postgres.create_database("installation_penstock")
-        theirs = postgres.create_database("installation_prefect")
+        ours = postgres.create_database(f"{name}_penstock")
+        theirs = postgres.create_database(f"{name}_prefect")
         server = opened.enter_context(
             running_server(
                 folder / "prefect",
