@@ -63,7 +63,7 @@ def read(path: Path) -> dict[str, Any]:
 def job(client: SyncPrefectClient, deployment: DeploymentResponse) -> dict[str, Any]:
     """What a worker of the pool makes of the deployment's variables, blocks included."""
     template = client.read_work_pool(DOCKER_POOL).base_job_template
-    made = asyncio.run(
+    made: Any = asyncio.run(
         BaseJobConfiguration.from_template_and_values(template, deployment.job_variables)
     )
     return {"env": made.env, "command": made.command}
@@ -97,7 +97,7 @@ def test_one_command_makes_them_and_stores_no_password_in_them(
 ) -> None:
     monkeypatch.setenv("IMAGE", IMAGE)
     monkeypatch.setenv("PENSTOCK_RAW_STORE", "s3://bucket/raw")
-    Secret(value=DSN).save("penstock-dsn", overwrite=True)  # type: ignore[call-arg]
+    Secret(value=DSN).save("penstock-dsn", overwrite=True)
 
     said = list(install("docker"))
 
