@@ -71,7 +71,7 @@ def test_a_schema_of_another_version_is_named(service: Service) -> None:
     problem = not_ready(service)
 
     assert problem["checks"]["migrations"]["ok"] is False
-    assert "penstock doctor" in problem["detail"]
+    assert "penstock migrate" in problem["detail"]
 
 
 @pytest.mark.full_suite
