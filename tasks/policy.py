@@ -18,7 +18,7 @@ from prefect import Task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 
-from penstock.errors import ServiceError, StoreError
+from penstock.errors import SchemaMismatch, ServiceError, StoreError
 
 _TRANSIENT = (StoreError, ServiceError, ConnectionError, TimeoutError)
 
@@ -31,6 +31,9 @@ def is_transient(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> 
     del task, task_run
     try:
         state.result(raise_on_failure=True)
+    except SchemaMismatch:
+        # A StoreError, and no retry of this version can help.
+        return False
     except _TRANSIENT:
         return True
     except BaseException:

@@ -174,18 +174,20 @@ class Database:
 
     def check_revision(self) -> None:
         """Raise SchemaMismatch if the database was migrated while this process used it."""
+        if self.revision is None:
+            return
         read = "SELECT version_num FROM alembic_version"
         try:
             with self.engine.connect() as connection:
                 found = connection.exec_driver_sql(read).scalar_one_or_none()
         except SQLAlchemyError:
-            # What else is wrong with it is said by whoever uses it for more than this.
+            # Other faults are reported by the statements that meet them.
             return
-        if self.revision is not None and found not in (None, self.revision):
+        if found not in (None, self.revision):
             raise SchemaMismatch(
                 f"the database {mask_url(self.url)} was migrated to revision {found} while this "
                 f"version of Penstock, which needs {self.revision}, worked on it. No job is lost: "
-                "what it had begun is pending again. Stop this process and start the new version"
+                "those it holds become pending again. Stop this process and start the new version"
             ) from None
 
     def close(self) -> None:

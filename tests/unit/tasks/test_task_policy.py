@@ -10,6 +10,7 @@ from penstock.errors import (
     ConfigurationError,
     DocumentFault,
     ErrorClass,
+    SchemaMismatch,
     ServiceError,
     StagePaused,
     StoreError,
@@ -33,6 +34,7 @@ def test_a_fault_of_the_infrastructure_is_tried_again(error: Exception) -> None:
     "error",
     [
         ConfigurationError("x"),
+        SchemaMismatch("x"),
         StagePaused("extract", "x"),
         DocumentFault(ErrorClass.TIMEOUT, "x"),
         ValueError("x"),
