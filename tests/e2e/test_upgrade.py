@@ -95,7 +95,8 @@ def test_pause_drain_migrate_and_resume_lose_nothing(
 ) -> None:
     pause, check, migrate, install, resume = commands_of_the_page()
     database = installed.app.database
-    installed.models.always(None, Reply().after(3.0))
+    # Longer than the commands take until one of them is refused, in two rounds of calls.
+    installed.models.always(None, Reply().after(20.0))
     begun = installed.deployment_run(
         "ingest/ingest", source=str(installed.write_documents("begun", 20)), profile="document"
     )
@@ -111,6 +112,7 @@ def test_pause_drain_migrate_and_resume_lose_nothing(
     assert code == 1
     assert "workers use it" in said
     assert current_revision(database) == HEAD
+    installed.models.always(None, Reply())
 
     code, said = run(installed, next_version, migrate)
 
@@ -126,7 +128,6 @@ def test_pause_drain_migrate_and_resume_lose_nothing(
     assert "written by a newer Penstock" in said
     assert "Traceback" not in said
 
-    installed.models.always(None, Reply())
     installed.dismiss()
     assert run(installed, next_version, install)[0] == 0
     installed.environment = {**installed.environment, "PYTHONPATH": str(next_version)}
