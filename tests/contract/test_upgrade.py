@@ -107,7 +107,8 @@ def test_workers_are_waited_for_until_they_have_ended(older: Database) -> None:
 
 
 def test_what_is_to_be_done_is_listed_in_order(older: Database) -> None:
-    assert [one.id for one in pending_revisions(older)] == ["0011", "0012", HEAD]
+    expected = [f"{number:04}" for number in range(int(OLDER) + 1, int(HEAD) + 1)]
+    assert [one.id for one in pending_revisions(older)] == expected
     assert all(one.what for one in pending_revisions(older))
     migrate(older)
     assert pending_revisions(older) == []

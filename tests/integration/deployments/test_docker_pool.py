@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from prefect import flow
 from prefect.blocks.system import Secret
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.responses import DeploymentResponse
@@ -24,10 +25,8 @@ from deployments.automations import FAILED_INGESTS, OLD_QUEUES, ZOMBIES
 from deployments.install import ROOT, install
 from deployments.pools import DOCKER_POOL, POOL, QUEUES
 from entrypoints.local.prefect_server import ServerAddress
-from flows.ingest import ingest
 from penstock.crawl.s3 import S3Access
 from penstock.errors import UsageError
-from tests.integration.test_flows import write_documents
 
 pytestmark = pytest.mark.usefixtures("prefect", "home")
 
@@ -123,9 +122,7 @@ def test_one_command_makes_them_and_stores_no_password_in_them(
     assert started["command"] is None
 
 
-def test_results_of_flow_runs_are_in_the_bucket(
-    tmp_path: Path, s3: Any, bucket: str, s3_access: S3Access
-) -> None:
+def test_results_of_own_flows_are_in_the_bucket(s3: Any, bucket: str, s3_access: S3Access) -> None:
     credentials = AwsCredentials(
         aws_access_key_id=s3_access.access_key_id,
         aws_secret_access_key=s3_access.secret_access_key,
@@ -135,12 +132,15 @@ def test_results_of_flow_runs_are_in_the_bucket(
     block = S3Bucket(bucket_name=bucket, bucket_folder="results", credentials=credentials)
     block.save("penstock-results", overwrite=True)
     named = read(FILE)["deployments"][0]["work_pool"]["job_variables"]["env"]
-    folder = write_documents(tmp_path / "docs", uuid.uuid4().hex)
-
     chosen = named["PREFECT_RESULTS_DEFAULT_STORAGE_BLOCK"]
-    with temporary_settings({PREFECT_RESULTS_DEFAULT_STORAGE_BLOCK: chosen}):
-        done = ingest(source=str(folder))
 
-    assert done["counts"]["ready"] == 1
-    kept = [one["Key"] for one in s3.list_objects_v2(Bucket=bucket).get("Contents", ())]
-    assert len([key for key in kept if key.startswith("results/penstock-")]) == 3
+    @flow(persist_result=True, result_serializer="json")
+    def own() -> str:
+        return uuid.uuid4().hex
+
+    with temporary_settings({PREFECT_RESULTS_DEFAULT_STORAGE_BLOCK: chosen}):
+        result = own()
+
+    [kept] = s3.list_objects_v2(Bucket=bucket)["Contents"]
+    assert kept["Key"].startswith("results/")
+    assert result in s3.get_object(Bucket=bucket, Key=kept["Key"])["Body"].read().decode()
