@@ -1,0 +1,1 @@
+"""Measures how right extracted fields are against labelled documents."""
