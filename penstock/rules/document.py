@@ -8,9 +8,9 @@ from itertools import islice, pairwise
 
 from penstock.llm.prompts import PreparedRequest, cut_text
 from penstock.rules.answer import FoundValue, RulesAnswer, make_answer, text_fact
+from penstock.rules.dates import MONTH_WORD, month_number
 from penstock.rules.layout import ParsedText, Section
 from penstock.rules.posting import find_stated, read_labels
-from penstock.rules.resume import MONTH_WORD, MONTHS
 from penstock.rules.vocabulary import read_words
 
 _MAX_TOPICS = 6
@@ -86,7 +86,7 @@ def _dates(text: str) -> Iterator[str]:
         month = match["month"] or match["month2"] or match["month3"]
         year = match["year"] or match["year2"] or match["year3"]
         day = match["day"] or match["day2"]
-        number = MONTHS.index(month[:3].lower()) + 1
+        number = month_number(month)
         in_month = day is not None and 1 <= int(day) <= 31
         yield f"{year}-{number:02}" + (f"-{int(day):02}" if in_month else "")
 

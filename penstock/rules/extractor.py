@@ -1,7 +1,7 @@
 """The offline extractor: the same text gives the same fields, with no model and no network."""
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime
+from datetime import date
 
 from penstock.documents import Extraction, ExtractionRequest, ExtractionSkipped, Fault
 from penstock.errors import ErrorClass
@@ -9,13 +9,14 @@ from penstock.isolation.pool import ChildPool, ChildTask
 from penstock.llm.answers import Caps, clean_fields
 from penstock.llm.prompts import MAX_INPUT_CHARS, Outcome, PreparedRequest, prepare_request
 from penstock.rules.answer import RulesAnswer
+from penstock.rules.dates import written_on
 from penstock.rules.document import answer_document
 from penstock.rules.layout import ParsedText, parse_text
 from penstock.rules.posting import answer_posting
 from penstock.rules.resume import answer_resume
 
 MODEL = "rules"
-REVISION = 1
+REVISION = 2
 """Raise it when the rules answer differently: cached answers carry it."""
 IDENTITY = f"{MODEL}/{REVISION}"
 FUNCTION = f"{__name__}:extract_fields"
@@ -39,8 +40,8 @@ class RulesExtractor:
         children: ChildPool | None = None,
         function: str = FUNCTION,
     ) -> None:
-        """`today` is what "Present" in a text means; `function`, as `module:name`, is what the
-        children call."""
+        """`today` is what "Present" in a text means, by default the day it was written;
+        `function`, as `module:name`, is what the children call."""
         self._caps = caps or Caps()
         self._max_input_chars = max_input_chars
         self._today = today
@@ -68,21 +69,23 @@ class RulesExtractor:
         )
 
     def _answer(self, prepared: Sequence[PreparedRequest]) -> Sequence[Extraction | Fault]:
-        today = self._today or datetime.now(UTC).date()
         if self._children is None:
-            return [extract_fields(one, caps=self._caps, today=today) for one in prepared]
+            return [extract_fields(one, caps=self._caps, today=self._today) for one in prepared]
         task: ChildTask[PreparedRequest, Extraction] = ChildTask(
             function=self._function,
             doing="extracting its fields",
             name_of=lambda one: one.title or "untitled text",
             size_of=lambda one: len(one.text),
-            options={"caps": self._caps, "today": today},
+            options={"caps": self._caps, "today": self._today},
         )
         return self._children.map(task, prepared)
 
 
-def extract_fields(prepared: PreparedRequest, *, caps: Caps, today: date) -> Extraction:
+def extract_fields(prepared: PreparedRequest, *, caps: Caps, today: date | None) -> Extraction:
     """The fields that the rules find; "Present" in the text means `today`."""
-    answer = _ANSWERS[prepared.profile.name]
-    fields, confidence = answer(prepared, parse_text(prepared.text), today)
+    name = prepared.profile.name
+    parsed = parse_text(prepared.text, resume=name == "resume")
+    fields, confidence = _ANSWERS[name](
+        prepared, parsed, today or written_on(parsed, prepared.metadata)
+    )
     return Extraction(clean_fields(prepared.profile, fields, caps), confidence, MODEL)

@@ -12,6 +12,7 @@ from penstock.rules.vocabulary import lower_in_place, read_table
 _MAX_HEADING_CHARS = 48
 _BULLET = re.compile(r"#+\s+|[-*•·▪●◦‣–—»■✓>]+\s+|\(?\d{1,2}[.)]\s+|[•▪●◦‣■✓]")
 _WIDE_GAP = re.compile(r"[^\S\n]{5,}|\n{5,}")
+_RUN_TOGETHER_CHARS = 400
 _HEADING_MARKS = "#*_=~:-–—•· \t[]|"
 
 
@@ -31,6 +32,7 @@ class Section(StrEnum):
     OTHER = "other"
 
 
+_OF_POSTINGS = frozenset({Section.REQUIREMENTS, Section.DUTIES, Section.COMPANY, Section.OFFER})
 # "Languages: Python" or "Role: Engineer" states a fact; only on their own do they open a part.
 _ONLY_ALONE = frozenset(
     {"languages", "projects", "role", "salary", "pay", "contact", "jobs", "career", "description"}
@@ -55,6 +57,7 @@ class ParsedText:
     """A text whose lines and sections are computed once."""
 
     text: str
+    resume: bool = False
 
     @cached_property
     def lowered(self) -> str:
@@ -63,7 +66,7 @@ class ParsedText:
     @cached_property
     def lines(self) -> tuple[TextLine, ...]:
         """The lines that hold something."""
-        return tuple(_read_lines(self.text))
+        return tuple(_read_lines(self.text, resume=self.resume))
 
     @cached_property
     def parts(self) -> frozenset[Section]:
@@ -93,24 +96,31 @@ class ParsedText:
         return covered
 
 
-def parse_text(text: str) -> ParsedText:
+def parse_text(text: str, *, resume: bool = False) -> ParsedText:
     """The text with one kind of line end and space, and no wide gaps.
 
-    A few spaces still separate columns; thousands would only make patterns slow.
+    A few spaces still separate columns; thousands would only make patterns slow. In a résumé
+    "Responsibilities" or "Projects" under a job belong to the job.
     """
     plain = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u00a0", " ")
-    return ParsedText(_WIDE_GAP.sub(lambda gap: gap[0][:4], plain))
+    plain = _WIDE_GAP.sub(lambda gap: gap[0][:4], plain)
+    if resume and max(map(len, plain.split("\n"))) > _RUN_TOGETHER_CHARS:
+        plain = _run_together().sub(lambda found: f"\n{found[1]}\n", plain)
+    return ParsedText(plain, resume)
 
 
-def _read_lines(text: str) -> Iterator[TextLine]:
-    part, position, resumed, gap = Section.HEAD, 0, None, False
+def _read_lines(text: str, *, resume: bool) -> Iterator[TextLine]:
+    part, position, resumed, gap, capitals = Section.HEAD, 0, None, False, False
     for raw in text.split("\n"):
         stripped = raw.strip()
         if stripped:
-            line = _read_line(stripped, position + raw.index(stripped[0]), part)
+            inside = resume and part is Section.EXPERIENCE
+            line = _read_line(stripped, position + raw.index(stripped[0]), part, resume=resume)
+            if inside and line.part is not part and not _ends_experience(line, capitals):
+                line = TextLine(stripped, line.start, part)
             if line.part is not part:
                 resumed = None if line.heading else part
-                part = line.part
+                part, capitals = line.part, stripped.isupper()
             if line.text:
                 yield line._replace(gap=gap) if gap else line
             gap = False
@@ -122,8 +132,13 @@ def _read_lines(text: str) -> Iterator[TextLine]:
         position += len(raw) + 1
 
 
-def _read_line(stripped: str, start: int, part: Section) -> TextLine:
-    opened = _opened_part(stripped)
+def _ends_experience(line: TextLine, capitals: bool) -> bool:
+    """Jobs end at a heading written as their own was, not at one inside a job."""
+    return line.heading and (line.text.isupper() or not capitals)
+
+
+def _read_line(stripped: str, start: int, part: Section, *, resume: bool) -> TextLine:
+    opened = _opened_part(stripped, resume=resume)
     if opened:
         return TextLine(stripped.strip(_HEADING_MARKS), start, opened, heading=True)
     mark = _BULLET.match(stripped)
@@ -133,28 +148,44 @@ def _read_line(stripped: str, start: int, part: Section) -> TextLine:
     label, colon, rest = body[:_MAX_HEADING_CHARS].partition(":")
     if colon and rest and not bullet:
         key = _heading_key(label)
-        labelled = None if key in _ONLY_ALONE else _part_of().get(key)
+        labelled = None if key in _ONLY_ALONE else _part_of(resume=resume).get(key)
         if labelled:
             skipped += len(label) + 1
             return TextLine(stripped[skipped:].strip(), start + skipped, labelled)
     return TextLine(body, start + skipped, part, bullet)
 
 
-def _opened_part(stripped: str) -> Section | None:
+def _opened_part(stripped: str, *, resume: bool) -> Section | None:
     if len(stripped) > _MAX_HEADING_CHARS:
         return None
     key = _heading_key(stripped)
-    part = _part_of().get(key)
+    part = _part_of(resume=resume).get(key)
     if part is None and key.startswith("about ") and "About " in stripped:
-        return Section.COMPANY
+        return None if resume else Section.COMPANY
     return part
 
 
 @cache
-def _part_of() -> dict[str, Section]:
-    table = read_table("headings")
-    return {heading: Section(part) for part, headings in table.items() for heading in headings}
+def _part_of(*, resume: bool) -> dict[str, Section]:
+    table = {
+        _heading_key(heading): Section(part)
+        for part, headings in read_table("headings").items()
+        for heading in headings
+    }
+    if not resume:
+        return table
+    kept = {key: part for key, part in table.items() if part not in _OF_POSTINGS}
+    return kept | {key: Section.SKILLS for key in table.keys() - kept.keys() if "skill" in key}
+
+
+@cache
+def _run_together() -> re.Pattern[str]:
+    """Headings in capitals between the words of a line that was many."""
+    written = (key.upper().replace(" AND ", "(?: AND | & |/)") for key in _part_of(resume=True))
+    longest_first = "|".join(sorted(written, key=len, reverse=True))
+    return re.compile(rf"(?<=[\w.)]) ({longest_first}):? (?=\w)")
 
 
 def _heading_key(heading: str) -> str:
-    return " ".join(heading.strip(_HEADING_MARKS + "?!.").replace("’", "'").lower().split())
+    plain = heading.strip(_HEADING_MARKS + "?!.").replace("’", "'").lower()
+    return " ".join(plain.replace("&", " and ").replace("/", " and ").split())

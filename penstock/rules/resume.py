@@ -1,12 +1,15 @@
 """The résumé profile by rules: titles, skills, years of experience."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from datetime import date
 from typing import NamedTuple
 
 from penstock.llm.prompts import PreparedRequest
 from penstock.rules.answer import FoundValue, RulesAnswer, make_answer
+from penstock.rules.dates import Span, find_spans, months_covered
 from penstock.rules.layout import ParsedText, Section, TextLine
 from penstock.rules.skills import (
     find_certifications,
@@ -14,72 +17,9 @@ from penstock.rules.skills import (
     find_skills,
     find_titles,
     is_title,
+    split_titles,
     tidy_title,
 )
-
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-MONTH_WORD = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
-    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
-)
-_YEAR = r"(?:19[5-9]\d|20\d\d)"
-_POINT = rf"(?:{MONTH_WORD}\.?,?\s+{_YEAR}|\d{{1,2}}[/.]{_YEAR}|{_YEAR}-\d\d(?!\d)|{_YEAR})"
-_NOW = r"(?:present|till date|current(?:ly)?|now|today|ongoing|to date|date|heute)"
-_SPAN = re.compile(
-    rf"(?<![\w/])(?P<start>{_POINT})\s*(?:-+|–|—|to|until|till(?! date)|through|bis)\s*"
-    rf"(?P<end>{_POINT}|{_NOW})(?!\w)"
-    rf"|(?<!\w)(?:since|seit)\s+(?P<since>{_POINT})(?!\w)",
-    re.IGNORECASE,
-)
-_ANY_YEAR = re.compile(r"(?:19|20)\d\d")
-
-
-class Span(NamedTuple):
-    """Months from `start` up to but without `end`, counted from year 0."""
-
-    start: int
-    end: int
-    text: str
-
-
-def find_spans(text: str, today: date) -> Iterator[Span]:
-    """The plausible spans in a piece of text; "Present" ends at `today`."""
-    if not _ANY_YEAR.search(text):
-        return
-    now = today.year * 12 + today.month - 1
-    for match in _SPAN.finditer(text):
-        year, month = _read_point(match["start"] or match["since"])
-        start, end = year * 12 + (month or 0), now
-        last_year, last_month = _read_point(match["end"] or "now")
-        if last_year:
-            # A month at the end is worked; a bare year counts to its start, but never to nothing.
-            bare = 12 if last_year == year else 0
-            end = last_year * 12 + (bare if last_month is None else last_month + 1)
-            end = min(end, now + 12)
-        if start < end and start <= now:
-            yield Span(start, end, match[0])
-
-
-def months_covered(spans: Iterable[Span]) -> int:
-    """Months inside at least one span: what overlaps counts once."""
-    total, reached = 0, 0
-    for span in sorted(spans, key=lambda span: span.start):
-        total += max(0, span.end - max(span.start, reached))
-        reached = max(reached, span.end)
-    return total
-
-
-def _read_point(point: str) -> tuple[int, int | None]:
-    """Year and month from 0; year 0 stands for now."""
-    year = _ANY_YEAR.search(point)
-    if year is None:
-        return 0, None
-    if (word := point[:3].lower()) in MONTHS:
-        return int(year[0]), MONTHS.index(word)
-    number = re.search(r"(?<!\d)\d{1,2}(?!\d)", point)
-    month = int(number[0]) if number else 0
-    return int(year[0]), month - 1 if 1 <= month <= 12 else None
-
 
 _NUMBER_WORDS = (
     "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen"
@@ -89,8 +29,8 @@ _WORDS = _NUMBER_WORDS.split("|")
 _NUMBER = rf"\d{{1,2}}(?:\.\d)?|{_NUMBER_WORDS}"
 _STATED = re.compile(
     rf"(?<![\w$€£.,/-])(?P<low>{_NUMBER})\s*\+?\s*(?:(?:-|–|to)\s*(?P<high>{_NUMBER}))?"
-    r"\s*(?:\+|plus)?\s*(?:\([^)]{1,8}\)\s*)?(?:years?|yrs?)\b['’.]?\s*"
-    r"(?P<rest>[^\n.;]{0,80})",
+    r"\s*(?:\+|plus)?\s*(?:\([^)]{1,8}\)\s*)?"
+    r"(?:years?|yrs?|ans|años|anos|anni|jahre|jaar)\b['’.]?\s*(?P<rest>[^.;]{0,80})",
     re.IGNORECASE,
 )
 _LABELLED = re.compile(
@@ -98,10 +38,12 @@ _LABELLED = re.compile(
     rf"(?P<low>{_NUMBER})\s*\+?\s*(?:(?:-|–|to)\s*(?P<high>{_NUMBER}))?\s*\+?\s*(?:years?|yrs?)",
     re.IGNORECASE,
 )
+_YEAR_WORD = re.compile(r"\d\+? (?:yrs?|ans|años|anos|anni|jahre|jaar)\b")
 _ABOUT_WORK = re.compile(
-    r"(?:of\s+)?(?:[\w/&,’'-]+\s+){0,6}?(?:experience|expertise|background)\b"
+    r"(?:of\s+)?(?:[\w/&,’'-]+\s+){0,6}?(?:experience|expertise|background|exp\b|expérience"
+    r"|experiencia|experiência|esperienza|(?:\w+)?erfahrung|(?:werk)?ervaring)\b"
     r"|(?:of\s+)?(?:in|as|working|building|leading|managing|designing|developing|delivering"
-    r"|running|teaching|nursing|across|within|on the job|practice|practising|practicing)\b",
+    r"|across|within|on the job|practice|\w+ing)\b",
     re.IGNORECASE,
 )
 _STUDY = re.compile(
@@ -109,7 +51,10 @@ _STUDY = re.compile(
     r"|degree|gpa|b\.?a\.|b\.?s\.|m\.?s\.|b\.?tech|universität|academy)(?!\w)",
     re.IGNORECASE,
 )
-_TRUSTED_GAP_YEARS = 3
+_OVERALL = re.compile(r"\b(?:total|over ?all|altogether|in all)\b", re.IGNORECASE)
+_ABOUT_ONE_SKILL = re.compile(
+    r"\A(?!.*\b(?:experience|profile|summary|total)\b)[^:]{2,40}:\s*\Z", re.I
+)
 
 
 DatedLines = list[tuple[int, list[Span]]]
@@ -133,18 +78,18 @@ def _with_spans(lines: Iterable[tuple[int, TextLine]], today: date) -> DatedLine
 
 
 def count_years(parsed: ParsedText, dated: DatedLines) -> FoundValue:
-    """The stated years unless the dates clearly show more."""
-    stated = [years for line in parsed.lines for years in _stated_years(line)]
+    """The total that the text states, else the years that its dates cover."""
+    stated = list(_stated_years(parsed))
     worked = round(months_covered(span for _, spans in dated for span in spans) / 12)
-    if not stated and not dated:
-        return FoundValue(None, 0.0)
-    if not stated:
-        return FoundValue(worked, 0.9 if Section.EXPERIENCE in parsed.parts else 0.55)
-    high, value = max(stated, key=lambda years: years[0])
-    if worked > high + _TRUSTED_GAP_YEARS:
-        return FoundValue(worked, 0.6)
-    agrees = not dated or high <= worked + 2 * _TRUSTED_GAP_YEARS
-    return FoundValue(value, 1.0 if agrees else 0.7)
+    if stated:
+        *_, high, value = max(stated, key=lambda years: years[:3])
+        near = not dated or abs(high - worked) <= 3
+        return FoundValue(value, 1.0 if near else 0.7)
+    return (
+        FoundValue(worked, 0.9 if Section.EXPERIENCE in parsed.parts else 0.55)
+        if dated
+        else FoundValue(None, 0.0)
+    )
 
 
 def _near_study(parsed: ParsedText, index: int) -> bool:
@@ -152,17 +97,20 @@ def _near_study(parsed: ParsedText, index: int) -> bool:
     return any(_STUDY.search(line.text) for line in near)
 
 
-def _stated_years(line: TextLine) -> Iterator[tuple[float, int | float | str]]:
-    if line.part in (Section.EDUCATION, Section.OTHER, Section.COMPANY):
+def _stated_years(parsed: ParsedText) -> Iterator[tuple[bool, bool, float, int | float | str]]:
+    """Stated years, and what makes them the total: a word, and standing outside of a job."""
+    if "year" not in parsed.lowered and not _YEAR_WORD.search(parsed.lowered):
         return
-    lowered = line.text.lower()
-    if "year" not in lowered and "yr" not in lowered:
-        return
-    for match in _STATED.finditer(line.text):
-        if _ABOUT_WORK.match(match["rest"]):
-            yield _read_years(match["low"], match["high"])
-    for match in _LABELLED.finditer(line.text):
-        yield _read_years(match["low"], match["high"])
+    starts = [line.start for line in parsed.lines]
+    for match in (*_STATED.finditer(parsed.text), *_LABELLED.finditer(parsed.text)):
+        line = parsed.lines[max(0, bisect_right(starts, match.start()) - 1)]
+        before = parsed.text[line.start : match.start()]
+        if line.part is Section.EDUCATION or _ABOUT_ONE_SKILL.match(before):
+            continue
+        if match.re is _LABELLED or _ABOUT_WORK.match(match["rest"]):
+            overall = _OVERALL.search(before[-40:] + match[0]) is not None
+            years = _read_years(match["low"], match["high"])
+            yield overall, line.part is not Section.EXPERIENCE, *years
 
 
 def _read_years(low: str, high: str | None) -> tuple[float, int | float | str]:
@@ -178,11 +126,12 @@ def _number(word: str) -> float:
 
 
 _HEADLINE_LINES = 6
+_MAX_HEADER_CHARS = 100
 _RESUME_PARTS = frozenset(
     {Section.SUMMARY, Section.SKILLS, Section.EXPERIENCE, Section.EDUCATION, Section.CERTIFICATIONS}
 )
 _SELF_DESCRIPTION = re.compile(
-    r"\b(?:(?:am|was|as|been|serving as|promoted to|position of)\s+)(?:an?\s+|the\s+)?"
+    r"\b(?:(?:am|is|was|as|been|made|currently|now|promoted to|position of)\s+)+(?:an?\s+|the\s+)?"
     r"((?:[\w/&+#-]+\s+){0,4}?[\w-]+)"
     r"(?=\s+(?:at|for|in|with|who|from|since|on|where|and|by)\b|[.,;\n]|\Z)",
     re.IGNORECASE,
@@ -214,40 +163,86 @@ def answer_resume(request: PreparedRequest, parsed: ParsedText, today: date) -> 
 
 def _recent_titles(parsed: ParsedText, dated: DatedLines) -> tuple[list[str], float]:
     """Titles, newest first, from the most reliable place that has any."""
+    described = [] if Section.EXPERIENCE in parsed.parts else list(_described_titles(parsed.text))
     if found := _dated_titles(parsed, dated):
-        return found, 0.6 + 0.4 * min(1.0, len(found) / len(dated))
+        return found + described, 0.6 + 0.4 * min(1.0, len(found) / len(dated))
     undated = [line for line in parsed.within(Section.EXPERIENCE) if not line.bullet]
     if found := _titles_of(undated):
         return found, 0.6
     if found := _titles_of(parsed.within(Section.HEAD)[:_HEADLINE_LINES]):
         return found[:1], 0.5
-    return list(_described_titles(parsed.text)), 0.35
+    return described, 0.35
+
+
+class _Piece(NamedTuple):
+    """A piece of a line near a job's dates: its place seen from the dates, and whether a label
+    such as "Role:" stands before it."""
+
+    text: str
+    place: tuple[int, int]
+    labelled: bool
 
 
 def _dated_titles(parsed: ParsedText, dated: DatedLines) -> list[str]:
-    used: set[int] = set()
-    found: list[tuple[tuple[int, int], str]] = []
-    for place, spans in dated:
-        for index in _places_for_title(parsed.lines, place, used):
-            text = parsed.lines[index].text
-            for span in spans:
-                text = text.replace(span.text, " | ")
-            if title := next(find_titles(text), None):
-                used.add(index)
-                found.append((max((span.end, span.start) for span in spans), title))
-                break
+    """A title for each dated line, from the place where most of them have theirs."""
+    entries = [(spans, list(_pieces_near(parsed, place, spans, dated))) for place, spans in dated]
+    places = Counter(
+        piece.place for _, pieces in entries for piece in pieces if is_title(piece.text)
+    )
+    found: list[tuple[bool, tuple[int, int], str]] = []
+    for spans, pieces in entries:
+        usual = sorted(pieces, key=lambda piece: -places[piece.place])
+        likely = [piece for piece in usual if is_title(piece.text)] or [
+            piece for piece in usual[:1] if places[piece.place] and _reads_as_name(piece.text)
+        ]
+        if likely:
+            latest = max((span.end, span.start) for span in spans)
+            found.append((likely[0].labelled, latest, likely[0].text))
+    # What a project calls a role counts only where no job has a title.
+    plain = [job for job in found if not job[0]] or found
     # The sort is stable: jobs that end together stay in the order of the text.
-    return [title for _, title in sorted(found, key=lambda job: job[0], reverse=True)]
+    return [title for *_, title in sorted(plain, key=lambda job: job[1], reverse=True)]
 
 
-def _places_for_title(lines: Sequence[TextLine], index: int, used: set[int]) -> Iterator[int]:
-    """The dated line itself, then its neighbours that can belong to it."""
-    yield index
-    for place in (index - 1, index + 1, index - 2, index + 2):
-        if 0 <= place < len(lines) and place not in used:
-            near = lines[place]
-            if near.part is lines[index].part and not near.bullet and not near.heading:
-                yield place
+def _pieces_near(
+    parsed: ParsedText, index: int, spans: list[Span], dated: DatedLines
+) -> Iterator[_Piece]:
+    """The pieces of the dated line itself, then of its neighbours that can belong to it."""
+    text = parsed.lines[index].text
+    for span in spans:
+        text = text.replace(span.text, " | ")
+    yield from _pieces(text, 0)
+    taken = {place for place, _ in dated}
+    for step, most in ((-1, 3), (1, 2)):
+        for distance in range(1, most + 1):
+            place = index + step * distance
+            if not 0 <= place < len(parsed.lines) or place in taken:
+                break
+            near = parsed.lines[place]
+            if near.part is not parsed.lines[index].part or near.bullet or near.heading:
+                break
+            if len(near.text) > _MAX_HEADER_CHARS:
+                break
+            yield from _pieces(near.text, step * distance)
+
+
+def _pieces(text: str, offset: int) -> Iterator[_Piece]:
+    label, colon, rest = text.partition(":")
+    labelled = bool(colon) and len(label) <= 20 and not is_title(tidy_title(label))
+    for number, piece in enumerate(split_titles(rest if labelled else text)):
+        yield _Piece(tidy_title(piece), (offset, number), labelled)
+
+
+def _reads_as_name(text: str) -> bool:
+    """Whether words where other jobs have their title can be one that the table lacks."""
+    words = text.split()
+    return (
+        0 < len(words) <= 6
+        and text[0].isupper()
+        and not re.search(
+            r"\d|[.!?]\Z|\b(?:Inc|Ltd|LLC|GmbH|Limited|Pvt|Corp|Company|University)\b", text
+        )
+    )
 
 
 def _titles_of(lines: Iterable[TextLine]) -> list[str]:

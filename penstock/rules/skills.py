@@ -18,6 +18,7 @@ from penstock.rules.vocabulary import (
 
 _LISTED_WEIGHT = 3.0
 _MENTIONS_COUNTED = 4
+_FEW_ITEMS = 6
 _NEAR_CHARS = 24
 _LISTING_BEFORE = re.compile(
     r"(?:[,;:|/•·▪(&+]|\.\s|(?:^|\n)[ \t]*[-*–]?|\b(?:and|or|in|with|using|via|of|like))\s*\Z"
@@ -27,22 +28,34 @@ _LISTING_AFTER = re.compile(
     r"|applications?|services?|microservices|components|skills|models?|scripts|formulas)\b)"
 )
 _INITIAL = re.compile(r"\.\s?[A-Z]")
-_ITEM_BREAK = re.compile(r"\s*[,;|•·▪●/\t]\s*|\s{3,}|\s+[–—-]\s+")
-_LABEL = re.compile(r"\A[^,;|:]{2,40}:\s+")
-_SKILL_ASIDE = re.compile(r"\s*\([^)]*\)?|\s*\d+\+?\s*(?:years?|yrs?).*", re.IGNORECASE)
-_PLAIN_ITEM = re.compile(r"[^\W\d_][\w&+#.'’-]*(?: [\w&+#.'’-]+){0,3}")
+_URL = re.compile(r"(?:https?:|www\.)\S+|\S+@\S+|\b[\w.-]+\.(?:com|org|net|in|io)/\S*")
+_ASIDE = re.compile(
+    r"\s*\((?=[^)]*(?:\d|years?|month|less|native|fluent|basic|advanced|expert|intermediate"
+    r"|beginner|proficient|good|professional))[^()]*(?:\)|\Z)|\s*[:–-]?\s*\b\d+\+?\s*(?:years?|yrs?)\b.*",
+    re.IGNORECASE,
+)
+_ITEM_BREAK = re.compile(r"\s*[,;|•·▪●\t()]\s*|\s{3,}|\s+[–—/-]+\s+|\.\s+(?=[A-Z])|:\s+")
+_LABEL = re.compile(r"\A[^,;|:()]{2,40}(?::\s+|\s+:\s*|\s+[–-]\s+(?=[^,]+,))")
+_PLAIN_ITEM = re.compile(r"[\w.#](?:[\w&+#.'’/@*-]*\w?[+#*]{0,2})(?: [\w&+#.'’/-]+){0,4}")
 _SKILL_LEVEL = re.compile(
-    r"(?:strong|advanced|basic|excellent|good|proficient in|proficient|expert in|expert|fluent"
-    r"|experienced with|familiar with|familiarity with|knowledge of|intermediate|native)\s+",
+    r"(?:and|or|strong|basics? of|basic|excellent|(?:good |sound |working )?knowledge (?:of|in|on)"
+    r"|proficient (?:in|with)|proficiency in|expert in|expertise in|fluent in|fluent"
+    r"|experienced? (?:in|with)|familiar(?:ity)? with|exposure to|well versed with)\s+",
     re.IGNORECASE,
 )
 _SENTENCE_WORD = re.compile(
-    r"\b(?:and|the|with|for|to|from|have|has|my|is|are|years?|etc|other|more)\b", re.IGNORECASE
+    r"\b(?:the|with|from|by|at|have|has|had|having|my|our|we|is|are|was|were|been|years?|etc|other"
+    r"|more|less|than|which|who|that|this|worked|using|like|such|including|page \d+)\b"
+    r"|\A(?:and|to|in|of|for|on|as)\b|\b(?:and|to|in|of|for|on|as|an?|or|taking)\Z"
+    r"|\A(?:page|present|declaration|date|place)\b",
+    re.IGNORECASE,
 )
+_WRAPPED_CHARS = 50
 
 
 @dataclass(slots=True)
 class _Mentions:
+    name: str
     first: int
     count: int = 0
     listed: bool = False
@@ -55,22 +68,49 @@ class _Mentions:
 def find_skills(parsed: ParsedText, *list_parts: Section) -> tuple[list[str], int]:
     """The skills a text names, by rank, and how many of them a list of skills names.
 
-    Those under a heading for skills, or the given parts, weigh more.
+    Those under a heading for skills, or the given parts, weigh more. A résumé's lists are taken as
+    they are written, and what only its sentences mention where they name few.
     """
     spans = parsed.spans(Section.SKILLS, *list_parts)
     mentions: dict[str, _Mentions] = {}
     for hit, listed in _known_skills(parsed, spans):
-        found = mentions.setdefault(hit.name, _Mentions(hit.start))
+        found = mentions.setdefault(hit.name, _Mentions(hit.name, hit.start))
         found.count += 1
         found.listed = found.listed or listed
-    for line in parsed.within(Section.SKILLS):
-        for name in _unknown_items(line) if len(line.text) <= 400 else ():
-            mentions.setdefault(name, _Mentions(line.start, listed=True))
+    if parsed.resume:
+        mentions = _as_written(parsed, mentions)
+    else:
+        for item, start, known in _listed_items(parsed):
+            if not known:
+                mentions.setdefault(item, _Mentions(item, start, listed=True))
     length = max(1, len(parsed.text))
-    ranked = sorted(
-        mentions, key=lambda name: (-mentions[name].score(length), mentions[name].first)
-    )
-    return ranked, sum(found.listed for found in mentions.values())
+    ranked = sorted(mentions.values(), key=lambda found: (-found.score(length), found.first))
+    return [found.name for found in ranked], sum(found.listed for found in ranked)
+
+
+def _as_written(parsed: ParsedText, mentions: dict[str, _Mentions]) -> dict[str, _Mentions]:
+    """The items of the lists, twins merged, then mentioned skills if those are few."""
+    items: dict[str, _Mentions] = {}
+    for item, start, _ in _listed_items(parsed):
+        name = _skill_name(item)
+        count = mentions[name].count if name in mentions else 1
+        kept = items.setdefault(name.casefold(), _Mentions(item, start, count, listed=True))
+        if item.casefold() == name.casefold():
+            kept.name = item
+    words = {word for item in items for word in item.split()}
+    for name, found in mentions.items():
+        few = len(items) < _FEW_ITEMS or found.listed
+        if few and name.casefold() not in items and not words.issuperset(name.casefold().split()):
+            found.listed = False
+            items[name.casefold()] = found
+    return items
+
+
+def _skill_name(item: str) -> str:
+    """The name that an item's spellings share: the table's, else its own letters."""
+    phrases, everyday, _ = _skill_table()
+    lowered = " ".join(lower_in_place(item).strip(".").split())
+    return phrases.name_of("." + lowered) or phrases.name_of(lowered) or lowered
 
 
 def _known_skills(
@@ -90,19 +130,40 @@ def _known_skills(
             yield hit, listed
 
 
-def _unknown_items(line: TextLine) -> Iterator[str]:
-    """Short items of a list of skills that the table does not know."""
+def _listed_items(parsed: ParsedText) -> Iterator[tuple[str, int, bool]]:
+    """The items of lists of skills, where they start, and whether they hold a known skill."""
     phrases, *_ = _skill_table()
-    body = _LABEL.sub("", line.text)
-    items = _ITEM_BREAK.split(body)
-    # One long phrase is a sentence about a skill; a list has several items or a bullet.
-    if len(items) == 1 and not line.bullet and len(body.split()) > 3:
-        return
-    for raw in items:
-        item = _SKILL_LEVEL.sub("", _SKILL_ASIDE.sub("", raw)).strip(" .:-–*")
-        plain = len(item) > 2 and _PLAIN_ITEM.fullmatch(item) and not _SENTENCE_WORD.search(item)
-        if plain and not phrases.mentions_any(lower_in_place(item)):
-            yield item
+    for text, start, bullet in _paragraphs(parsed):
+        body = _LABEL.sub("", _ASIDE.sub("", _URL.sub("", text)))
+        items = [item for item in _ITEM_BREAK.split(body) if item]
+        # One long phrase is a sentence about a skill; a list has several items or a bullet.
+        if len(items) == 1 and not bullet and len(body.split()) > 4:
+            continue
+        for raw in items:
+            item = _SKILL_LEVEL.sub("", raw).strip(" .:-–*‐\"'").replace("\n", " ")
+            plain = _PLAIN_ITEM.fullmatch(item) and not _SENTENCE_WORD.search(item)
+            known = phrases.mentions_any(lower_in_place(item))
+            if plain and any(map(str.isalpha, item)) and (known or len(item) > 2):
+                yield item, start, known
+
+
+def _paragraphs(parsed: ParsedText) -> Iterator[tuple[str, int, bool]]:
+    """The lines of the lists of skills, those joined that a line break took apart."""
+    text, start, bullet, last = "", 0, False, ""
+    for line in parsed.within(Section.SKILLS):
+        open_end = last.endswith((",", ";", "&", "/")) or text.count("(") > text.count(")")
+        wrapped = (
+            len(last) > _WRAPPED_CHARS and "," in last and not (line.gap or _LABEL.match(line.text))
+        )
+        if text and not line.bullet and (open_end or wrapped or line.text[0] in ",)"):
+            text = f"{text} {line.text}"
+        else:
+            if text:
+                yield text, start, bullet
+            text, start, bullet = line.text, line.start, line.bullet
+        last = line.text
+    if text:
+        yield text, start, bullet
 
 
 def _inside(position: int, spans: list[tuple[int, int]]) -> bool:
@@ -235,7 +296,7 @@ def find_industries(parsed: ParsedText) -> list[str]:
 _WORD = r"[^\W\d_][\w&/.+#'’()-]*"
 _BREAKS = re.compile(
     r"\s*[|•·;\t@]\s*|\s{2,}|\s+[–—-]+\s+|\s*[–—]\s*|,\s+|\s+(?:at|with|from|bei|chez)\s+|:\s+"
-    r"|\s+in\s+(?!Test\b)(?=[A-Z])|(?:\b[A-Z]\w+\s+)as\s+(?:an?\s+)?"
+    r"|(?<!Lecturer)(?<!Professor)(?<!Fellow)\s+in\s+(?!Test\b)(?=[A-Z])|(?:\A|\s)as\s+(?:an?\s+)?"
 )
 _NOT_A_TITLE = re.compile(
     r"(?:university|college|school|department|inc|ltd|llc|gmbh|bachelor|master of|degree|"
@@ -255,7 +316,12 @@ def find_titles(line: str) -> Iterator[str]:
     """The job titles among the pieces of a line such as "Engineer, Acme | 2018"."""
     if not _job_word().search(line):
         return
-    yield from filter(is_title, map(tidy_title, _BREAKS.split(line)))
+    yield from filter(is_title, map(tidy_title, split_titles(line)))
+
+
+def split_titles(line: str) -> list[str]:
+    """The pieces of such a line."""
+    return [piece for piece in _BREAKS.split(line) if piece]
 
 
 def is_title(text: str) -> bool:

@@ -58,6 +58,10 @@ class PhraseTable:
             name = self._names.get(phrase) or self._names[_normalise(phrase)]
             yield PhraseHit(name, *match.span())
 
+    def name_of(self, lowered: str) -> str | None:
+        """The name that exactly this phrase stands for."""
+        return self._names.get(_normalise(lowered))
+
     def mentions_any(self, lowered: str) -> bool:
         """Whether any of the phrases occurs."""
         return self._pattern.search(lowered) is not None
