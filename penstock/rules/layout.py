@@ -116,8 +116,18 @@ def _read_lines(text: str, *, resume: bool) -> Iterator[TextLine]:
         if stripped:
             inside = resume and part is Section.EXPERIENCE
             line = _read_line(stripped, position + raw.index(stripped[0]), part, resume=resume)
-            if inside and line.part is not part and not _ends_experience(line, capitals):
+            opens = line.heading or line.part is not part
+            if inside and opens and not _ends_experience(line, capitals):
                 line = TextLine(stripped, line.start, part)
+            elif (
+                not opens
+                and resume
+                and part is Section.SKILLS
+                and capitals
+                and gap
+                and _ends_list(stripped)
+            ):
+                line = TextLine(stripped, line.start, Section.OTHER, heading=True)
             if line.part is not part:
                 resumed = None if line.heading else part
                 part, capitals = line.part, stripped.isupper()
@@ -135,6 +145,11 @@ def _read_lines(text: str, *, resume: bool) -> Iterator[TextLine]:
 def _ends_experience(line: TextLine, capitals: bool) -> bool:
     """Jobs end at a heading written as their own was, not at one inside a job."""
     return line.heading and (line.text.isupper() or not capitals)
+
+
+def _ends_list(stripped: str) -> bool:
+    """Words in capitals, alone, head a part that is in no table."""
+    return stripped.isupper() and len(stripped) <= _MAX_HEADING_CHARS and "," not in stripped
 
 
 def _read_line(stripped: str, start: int, part: Section, *, resume: bool) -> TextLine:
@@ -162,6 +177,11 @@ def _opened_part(stripped: str, *, resume: bool) -> Section | None:
     part = _part_of(resume=resume).get(key)
     if part is None and key.startswith("about ") and "About " in stripped:
         return None if resume else Section.COMPANY
+    if part is None and resume and 0 < key.count(" ") < 4 and stripped[0].isupper():
+        # "SAP Skills:", "Main Technologies"; a bullet or a sentence is none.
+        named = _part_of(resume=True).get(key.rpartition(" ")[2])
+        titled = stripped[-1] == ":" or stripped.isupper()
+        return named if named is Section.SKILLS and titled else None
     return part
 
 

@@ -20,13 +20,10 @@ from penstock.rules.skills import (
     split_titles,
     tidy_title,
 )
+from penstock.rules.vocabulary import read_table
 
-_NUMBER_WORDS = (
-    "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen"
-    "|sixteen|seventeen|eighteen|nineteen|twenty"
-)
-_WORDS = _NUMBER_WORDS.split("|")
-_NUMBER = rf"\d{{1,2}}(?:\.\d)?|{_NUMBER_WORDS}"
+_WORDS = {word: int(n) for n, words in read_table("numbers").items() for word in words}
+_NUMBER = rf"\d{{1,2}}(?:\.\d)?|{'|'.join(sorted(_WORDS, key=len, reverse=True))}"
 _STATED = re.compile(
     rf"(?<![\w$€£.,/-])(?P<low>{_NUMBER})\s*\+?\s*(?:(?:-|–|to)\s*(?P<high>{_NUMBER}))?"
     r"\s*(?:\+|plus)?\s*(?:\([^)]{1,8}\)\s*)?"
@@ -121,8 +118,7 @@ def _read_years(low: str, high: str | None) -> tuple[float, int | float | str]:
 
 
 def _number(word: str) -> float:
-    lowered = word.lower()
-    return float(_WORDS.index(lowered) + 1) if lowered in _WORDS else float(word)
+    return float(_WORDS.get(word.lower()) or word)
 
 
 _HEADLINE_LINES = 6

@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 
 from penstock.rules.layout import ParsedText, Section, TextLine
 from penstock.rules.vocabulary import (
@@ -30,15 +31,16 @@ _LISTING_AFTER = re.compile(
 _INITIAL = re.compile(r"\.\s?[A-Z]")
 _URL = re.compile(r"(?:https?:|www\.)\S+|\S+@\S+|\b[\w.-]+\.(?:com|org|net|in|io)/\S*")
 _ASIDE = re.compile(
-    r"\s*\((?=[^)]*(?:\d|years?|month|less|native|fluent|basic|advanced|expert|intermediate"
-    r"|beginner|proficient|good|professional))[^()]*(?:\)|\Z)|\s*[:–-]?\s*\b\d+\+?\s*(?:years?|yrs?)\b.*",
+    r"\s*\((?:(?:less|more|over|under)\b|\d|native|fluent|basic|advanced|expert|intermediate"
+    r"|beginner|proficient|good|sehr gut|gut|grundkenntnisse|nivel|level|programming language)[^()]*(?:\)|\Z)"
+    r"|\s*[:–-]?\s*\b\d+\+?\s*(?:years?|yrs?)\b.*",
     re.IGNORECASE,
 )
 _ITEM_BREAK = re.compile(r"\s*[,;|•·▪●\t()]\s*|\s{3,}|\s+[–—/-]+\s+|\.\s+(?=[A-Z])|:\s+")
 _LABEL = re.compile(r"\A[^,;|:()]{2,40}(?::\s+|\s+:\s*|\s+[–-]\s+(?=[^,]+,))")
 _PLAIN_ITEM = re.compile(r"[\w.#](?:[\w&+#.'’/@*-]*\w?[+#*]{0,2})(?: [\w&+#.'’/-]+){0,4}")
 _SKILL_LEVEL = re.compile(
-    r"(?:and|or|strong|basics? of|basic|excellent|(?:good |sound |working )?knowledge (?:of|in|on)"
+    r"\A(?:and|or|strong|basics? of|basic|excellent|(?:good |sound |working )?knowledge (?:of|in|on)"
     r"|proficient (?:in|with)|proficiency in|expert in|expertise in|fluent in|fluent"
     r"|experienced? (?:in|with)|familiar(?:ity)? with|exposure to|well versed with)\s+",
     re.IGNORECASE,
@@ -51,6 +53,8 @@ _SENTENCE_WORD = re.compile(
     re.IGNORECASE,
 )
 _WRAPPED_CHARS = 50
+_LISTED = re.compile(r"[,;:|]")
+_NO_SKILLS = re.compile(r"(?i)(?:i )?hereby|(?:place|date|signature)\s*:")
 
 
 @dataclass(slots=True)
@@ -149,21 +153,27 @@ def _listed_items(parsed: ParsedText) -> Iterator[tuple[str, int, bool]]:
 
 def _paragraphs(parsed: ParsedText) -> Iterator[tuple[str, int, bool]]:
     """The lines of the lists of skills, those joined that a line break took apart."""
-    text, start, bullet, last = "", 0, False, ""
-    for line in parsed.within(Section.SKILLS):
-        open_end = last.endswith((",", ";", "&", "/")) or text.count("(") > text.count(")")
-        wrapped = (
-            len(last) > _WRAPPED_CHARS and "," in last and not (line.gap or _LABEL.match(line.text))
-        )
-        if text and not line.bullet and (open_end or wrapped or line.text[0] in ",)"):
-            text = f"{text} {line.text}"
+    found: list[tuple[str, int, bool]] = []
+    last, tight, skipped = "", False, False
+    for before, line in pairwise((TextLine("", 0, Section.HEAD), *parsed.lines)):
+        if line.part is not Section.SKILLS or line.heading:
+            last, skipped = "", False
+            continue
+        tight = tight if last else before.heading and not line.gap
+        # A list that began right under its heading ends where other words stand apart.
+        apart = tight and line.gap and last != "" and not (line.bullet or _LISTED.search(line.text))
+        skipped = skipped or apart or _NO_SKILLS.match(line.text) is not None
+        if skipped:
+            continue
+        open_end = last.endswith((",", ";", "&", "/")) or last.count("(") > last.count(")")
+        full = len(last) > _WRAPPED_CHARS and "," in last and not line.gap
+        if last and not line.bullet and (open_end or full) and not _LABEL.match(line.text):
+            text, start, bullet = found.pop()
+            found.append((f"{text} {line.text}", start, bullet))
         else:
-            if text:
-                yield text, start, bullet
-            text, start, bullet = line.text, line.start, line.bullet
+            found.append((line.text, line.start, line.bullet))
         last = line.text
-    if text:
-        yield text, start, bullet
+    return iter(found)
 
 
 def _inside(position: int, spans: list[tuple[int, int]]) -> bool:
@@ -293,7 +303,10 @@ def find_industries(parsed: ParsedText) -> list[str]:
     return sorted(kept, key=lambda name: -scores[name])
 
 
-_WORD = r"[^\W\d_][\w&/.+#'’()-]*"
+_WORD = re.compile(r"[\w.(&/-][\w&/.+#'’()-]*\Z")
+_NAME_BREAK = re.compile(r"[/-]")
+_TITLE_LINKS = frozenset("of for to in de du des da do en für im van del della et &".split())
+_TITLE_END = re.compile(r"[IVX]+|[1-5]|\([^)]*\)?|[^(]*\)")
 _BREAKS = re.compile(
     r"\s*[|•·;\t@]\s*|\s{2,}|\s+[–—-]+\s+|\s*[–—]\s*|,\s+|\s+(?:at|with|from|bei|chez)\s+|:\s+"
     r"|(?<!Lecturer)(?<!Professor)(?<!Fellow)\s+in\s+(?!Test\b)(?=[A-Z])|(?:\A|\s)as\s+(?:an?\s+)?"
@@ -314,7 +327,7 @@ _MAX_TITLE_CHARS = 70
 
 def find_titles(line: str) -> Iterator[str]:
     """The job titles among the pieces of a line such as "Engineer, Acme | 2018"."""
-    if not _job_word().search(line):
+    if not names_a_role(line):
         return
     yield from filter(is_title, map(tidy_title, split_titles(line)))
 
@@ -326,10 +339,15 @@ def split_titles(line: str) -> list[str]:
 
 def is_title(text: str) -> bool:
     """Whether these few words, and nothing else, name a job."""
+    words = text.split()
     return (
         0 < len(text) <= _MAX_TITLE_CHARS
-        and text[0].isupper()
-        and _title().fullmatch(text) is not None
+        and (text[0].isupper() or text[0] == ".")
+        and any(
+            _names_job(word) and _follows_job(words[place + 1 :], word)
+            for place, word in enumerate(words[:6])
+        )
+        and all(map(_WORD.match, words))
         and _NOT_A_TITLE.match(text) is None
         and _PROSE_WORD.search(text) is None
     )
@@ -337,7 +355,7 @@ def is_title(text: str) -> bool:
 
 def names_a_role(text: str) -> bool:
     """Whether a word for a job occurs at all."""
-    return _job_word().search(text) is not None
+    return any(map(_names_job, text.split()))
 
 
 def tidy_title(text: str) -> str:
@@ -354,21 +372,24 @@ def _lower(word: str) -> str:
     return word.title() if len(word) > 3 else word
 
 
-@cache
-def _job_words() -> str:
-    return "|".join(sorted(map(re.escape, read_words("jobs")), key=len, reverse=True))
+def _names_job(word: str) -> bool:
+    whole, ends, _ = _job_words()
+    parts = _NAME_BREAK.split(word.lower().strip(".,;:()"))
+    return any(part in whole or part.endswith(ends) for part in parts)
+
+
+def _follows_job(words: list[str], job: str) -> bool:
+    """Whether these words can end a title after its word for a job."""
+    if not words or words[0].lower() in _TITLE_LINKS:
+        return len(words) != 1 and len(words) <= 6
+    described = job.lower() in _job_words()[2] and len(words) <= 3
+    return described or all(_TITLE_END.fullmatch(word) for word in words)
 
 
 @cache
-def _job_word() -> re.Pattern[str]:
-    return re.compile(rf"(?<!\w)(?:{_job_words()})(?!\w)", re.IGNORECASE)
-
-
-@cache
-def _title() -> re.Pattern[str]:
-    return re.compile(
-        rf"(?:{_WORD}\s+){{0,5}}?(?:{_WORD}[/-])?(?:{_job_words()})(?:[/-]{_WORD})?"
-        rf"(?:\s+(?:of|for|to|in)\s+{_WORD}(?:\s+{_WORD}){{0,4}})?"
-        r"(?:\s+(?:[IV]{1,3}|[1-5]))?(?:\s*\([^)]{2,24}\))?",
-        re.IGNORECASE,
-    )
+def _job_words() -> tuple[frozenset[str], tuple[str, ...], frozenset[str]]:
+    """Words for jobs, ends of compounds, and the words that others describe from behind."""
+    words = read_words("jobs")
+    described = frozenset(word[1:] for word in words if word[0] == "+")
+    ends = tuple(word[1:] for word in words if word[0] == "-")
+    return frozenset(word for word in words if word[0] not in "+-") | described, ends, described
