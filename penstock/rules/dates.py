@@ -27,6 +27,8 @@ _SPAN = re.compile(
     re.IGNORECASE,
 )
 _ANY_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
+YEAR_HINT = re.compile(r"(?:19|20)\d\d|['’]\d\d")
+"""Cheap to search, and in every line with a span."""
 _LASTING = re.compile(
     r"\s*[(·]\s*(\d{1,2}) (?:years?|yrs?|jahre?|ans?|años?|anos?|jaar)\b(?: (\d{1,2}))?", re.I
 )
@@ -48,8 +50,6 @@ def month_number(word: str) -> int:
 
 def find_spans(text: str, today: date) -> Iterator[Span]:
     """The plausible spans in a piece of text; "Present" ends at `today`."""
-    if not _ANY_YEAR.search(text) and "'" not in text and "’" not in text:
-        return
     now = today.year * 12 + today.month - 1
     for match in _SPAN.finditer(text):
         year, month = _read_point(match["start"] or match["since"])
@@ -85,8 +85,9 @@ def written_on(parsed: ParsedText, metadata: Mapping[str, Any]) -> date:
     if fact := next((day for day in map(_read_day, stated) if day), None):
         return min(fact, today)
     # A certificate's date may be the day it expires.
-    lines = [line.text for line in parsed.lines if line.part is not Section.CERTIFICATIONS]
-    years = [int(year) for text in lines for year in _ANY_YEAR.findall(text)]
+    lines = (line for _, line in parsed.holding(_ANY_YEAR))
+    dated = [line.text for line in lines if line.part is not Section.CERTIFICATIONS]
+    years = [int(year) for text in dated for year in _ANY_YEAR.findall(text)]
     known = [year for year in years if year <= today.year]
     return min(date(max(known), 12, 1), today) if len(known) > 1 else today
 

@@ -1,6 +1,7 @@
 """A text parsed into lines, each with the section of the document that it belongs to."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -72,6 +73,12 @@ class ParsedText:
     def parts(self) -> frozenset[Section]:
         """The parts that a heading announces."""
         return frozenset(line.part for line in self.lines) - {Section.HEAD}
+
+    def holding(self, pattern: re.Pattern[str]) -> list[tuple[int, TextLine]]:
+        """The lines, with their places, in which the pattern occurs; one search for all of them."""
+        starts = [line.start for line in self.lines]
+        found = (bisect_right(starts, hit.start()) - 1 for hit in pattern.finditer(self.text))
+        return [(place, self.lines[place]) for place in dict.fromkeys(found) if place >= 0]
 
     def within(self, *parts: Section) -> list[TextLine]:
         """The lines of these parts, without their headings."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from penstock.llm.prompts import PreparedRequest
 from penstock.rules.answer import FoundValue, RulesAnswer, make_answer
-from penstock.rules.dates import Span, find_spans, months_covered
+from penstock.rules.dates import YEAR_HINT, Span, find_spans, months_covered
 from penstock.rules.layout import ParsedText, Section, TextLine
 from penstock.rules.skills import (
     find_certifications,
@@ -24,18 +24,20 @@ from penstock.rules.vocabulary import read_table
 
 _WORDS = {word: int(n) for n, words in read_table("numbers").items() for word in words}
 _NUMBER = rf"\d{{1,2}}(?:\.\d)?|{'|'.join(sorted(_WORDS, key=len, reverse=True))}"
-_STATED = re.compile(
+_UNIT = re.compile(
+    r"\b(?:years?|yrs?|ans|años|anos|anni|jahren?|jaar)\b['’.]?\s*"
+    r"(?:(?:and |& )?\d{1,2} months?\b\s*)?"
+)
+_AMOUNT = re.compile(
     rf"(?<![\w$€£.,/-])(?P<low>{_NUMBER})\s*\+?\s*(?:(?:-|–|to)\s*(?P<high>{_NUMBER}))?"
-    r"\s*(?:\+|plus)?\s*(?:\([^)]{1,8}\)\s*)?"
-    r"(?:years?|yrs?|ans|años|anos|anni|jahre|jaar)\b['’.]?\s*(?P<rest>[^.;]{0,80})",
-    re.IGNORECASE,
+    r"\s*(?:\+|plus)?\s*(?:\([^)]{1,8}\)\s*)?\Z"
 )
 _LABELLED = re.compile(
-    rf"experience\s*(?:\((?:in )?years\))?\s*(?::|of|-|is)\s*(?:over |more than |about )?"
-    rf"(?P<low>{_NUMBER})\s*\+?\s*(?:(?:-|–|to)\s*(?P<high>{_NUMBER}))?\s*\+?\s*(?:years?|yrs?)",
+    r"experience\s*(?:\((?:in )?years\))?\s*(?::|of|-|is)\s*(?:over |more than |about )?\Z",
     re.IGNORECASE,
 )
-_YEAR_WORD = re.compile(r"\d\+? (?:yrs?|ans|años|anos|anni|jahre|jaar)\b")
+_AMOUNT_CHARS = 60
+_ABOUT_CHARS = 80
 _ABOUT_WORK = re.compile(
     r"(?:of\s+)?(?:[\w/&,’'-]+\s+){0,6}?(?:experience|expertise|background|exp\b|expérience"
     r"|experiencia|experiência|esperienza|(?:\w+)?erfahrung|(?:werk)?ervaring)\b"
@@ -60,7 +62,7 @@ DatedLines = list[tuple[int, list[Span]]]
 
 def dated_work(parsed: ParsedText, today: date) -> DatedLines:
     """The dated lines about work: those under such a heading, else all but studies."""
-    lines = list(enumerate(parsed.lines))
+    lines = parsed.holding(YEAR_HINT)
     away = {Section.EDUCATION, Section.CERTIFICATIONS, Section.OTHER}
     return _with_spans(
         ((n, line) for n, line in lines if line.part is Section.EXPERIENCE), today
@@ -96,17 +98,20 @@ def _near_study(parsed: ParsedText, index: int) -> bool:
 
 def _stated_years(parsed: ParsedText) -> Iterator[tuple[bool, bool, float, int | float | str]]:
     """Stated years, and what makes them the total: a word, and standing outside of a job."""
-    if "year" not in parsed.lowered and not _YEAR_WORD.search(parsed.lowered):
-        return
+    text = parsed.lowered
     starts = [line.start for line in parsed.lines]
-    for match in (*_STATED.finditer(parsed.text), *_LABELLED.finditer(parsed.text)):
-        line = parsed.lines[max(0, bisect_right(starts, match.start()) - 1)]
-        before = parsed.text[line.start : match.start()]
+    for unit in _UNIT.finditer(text):
+        found = _AMOUNT.search(text, max(0, unit.start() - _AMOUNT_CHARS), unit.start())
+        if found is None:
+            continue
+        line = parsed.lines[max(0, bisect_right(starts, found.start()) - 1)]
+        before = text[line.start : found.start()]
         if line.part is Section.EDUCATION or _ABOUT_ONE_SKILL.match(before):
             continue
-        if match.re is _LABELLED or _ABOUT_WORK.match(match["rest"]):
-            overall = _OVERALL.search(before[-40:] + match[0]) is not None
-            years = _read_years(match["low"], match["high"])
+        about = _ABOUT_WORK.match(text, unit.end(), unit.end() + _ABOUT_CHARS)
+        if about or _LABELLED.search(before):
+            overall = _OVERALL.search(before[-40:]) is not None
+            years = _read_years(found["low"], found["high"])
             yield overall, line.part is not Section.EXPERIENCE, *years
 
 
@@ -171,24 +176,23 @@ def _recent_titles(parsed: ParsedText, dated: DatedLines) -> tuple[list[str], fl
 
 
 class _Piece(NamedTuple):
-    """A piece of a line near a job's dates: its place seen from the dates, and whether a label
-    such as "Role:" stands before it."""
+    """A piece of a line near a job's dates: its place seen from the dates, whether it reads as a
+    title, and whether a label such as "Role:" stands before it."""
 
     text: str
     place: tuple[int, int]
+    titled: bool
     labelled: bool
 
 
 def _dated_titles(parsed: ParsedText, dated: DatedLines) -> list[str]:
     """A title for each dated line, from the place where most of them have theirs."""
     entries = [(spans, list(_pieces_near(parsed, place, spans, dated))) for place, spans in dated]
-    places = Counter(
-        piece.place for _, pieces in entries for piece in pieces if is_title(piece.text)
-    )
+    places = Counter(piece.place for _, pieces in entries for piece in pieces if piece.titled)
     found: list[tuple[bool, tuple[int, int], str]] = []
     for spans, pieces in entries:
         usual = sorted(pieces, key=lambda piece: -places[piece.place])
-        likely = [piece for piece in usual if is_title(piece.text)] or [
+        likely = [piece for piece in usual if piece.titled] or [
             piece for piece in usual[:1] if places[piece.place] and _reads_as_name(piece.text)
         ]
         if likely:
@@ -225,8 +229,8 @@ def _pieces_near(
 def _pieces(text: str, offset: int) -> Iterator[_Piece]:
     label, colon, rest = text.partition(":")
     labelled = bool(colon) and len(label) <= 20 and not is_title(tidy_title(label))
-    for number, piece in enumerate(split_titles(rest if labelled else text)):
-        yield _Piece(tidy_title(piece), (offset, number), labelled)
+    for number, piece in enumerate(map(tidy_title, split_titles(rest if labelled else text))):
+        yield _Piece(piece, (offset, number), is_title(piece), labelled)
 
 
 def _reads_as_name(text: str) -> bool:
