@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, cached_property
@@ -117,12 +117,13 @@ def parse_text(text: str, *, resume: bool = False) -> ParsedText:
 
 
 def _read_lines(text: str, *, resume: bool) -> Iterator[TextLine]:
+    headings = _part_of(resume=resume)
     part, position, resumed, gap, capitals = Section.HEAD, 0, None, False, False
     for raw in text.split("\n"):
         stripped = raw.strip()
         if stripped:
             inside = resume and part is Section.EXPERIENCE
-            line = _read_line(stripped, position + raw.index(stripped[0]), part, resume=resume)
+            line = _read_line(stripped, position + raw.index(stripped[0]), part, headings)
             opens = line.heading or line.part is not part
             if inside and opens and not _ends_experience(line, capitals):
                 line = TextLine(stripped, line.start, part)
@@ -159,8 +160,10 @@ def _ends_list(stripped: str) -> bool:
     return stripped.isupper() and len(stripped) <= _MAX_HEADING_CHARS and "," not in stripped
 
 
-def _read_line(stripped: str, start: int, part: Section, *, resume: bool) -> TextLine:
-    opened = _opened_part(stripped, resume=resume)
+def _read_line(
+    stripped: str, start: int, part: Section, headings: Mapping[str, Section]
+) -> TextLine:
+    opened = _opened_part(stripped, headings)
     if opened:
         return TextLine(stripped.strip(_HEADING_MARKS), start, opened, heading=True)
     mark = _BULLET.match(stripped)
@@ -170,26 +173,26 @@ def _read_line(stripped: str, start: int, part: Section, *, resume: bool) -> Tex
     label, colon, rest = body[:_MAX_HEADING_CHARS].partition(":")
     if colon and rest and not bullet:
         key = _heading_key(label)
-        labelled = None if key in _ONLY_ALONE else _part_of(resume=resume).get(key)
+        labelled = None if key in _ONLY_ALONE else headings.get(key)
         if labelled:
             skipped += len(label) + 1
             return TextLine(stripped[skipped:].strip(), start + skipped, labelled)
     return TextLine(body, start + skipped, part, bullet)
 
 
-def _opened_part(stripped: str, *, resume: bool) -> Section | None:
-    if len(stripped) > _MAX_HEADING_CHARS:
+def _opened_part(stripped: str, headings: Mapping[str, Section]) -> Section | None:
+    if len(stripped) > _MAX_HEADING_CHARS or stripped[-1] in ",;":
         return None
     key = _heading_key(stripped)
-    part = _part_of(resume=resume).get(key)
-    if part is None and key.startswith("about ") and "About " in stripped:
-        return None if resume else Section.COMPANY
-    if part is None and resume and 0 < key.count(" ") < 4 and stripped[0].isupper():
-        # "SAP Skills:", "Main Technologies"; a bullet or a sentence is none.
-        named = _part_of(resume=True).get(key.rpartition(" ")[2])
-        titled = stripped[-1] == ":" or stripped.isupper()
-        return named if named is Section.SKILLS and titled else None
-    return part
+    if (part := headings.get(key)) is not None:
+        return part
+    if key.startswith("about ") and "About " in stripped:
+        return headings.get("about us")
+    if stripped[-1] == ":" or stripped.isupper():
+        # "SAP Skills:" has no entry of its own.
+        last = headings.get(key.rpartition(" ")[2])
+        return last if last is Section.SKILLS and key.count(" ") < 4 else None
+    return None
 
 
 @cache

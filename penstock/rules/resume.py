@@ -17,6 +17,7 @@ from penstock.rules.skills import (
     find_skills,
     find_titles,
     is_title,
+    names_a_role,
     split_titles,
     tidy_title,
 )
@@ -229,7 +230,10 @@ def _pieces_near(
 def _pieces(text: str, offset: int) -> Iterator[_Piece]:
     label, colon, rest = text.partition(":")
     labelled = bool(colon) and len(label) <= 20 and not is_title(tidy_title(label))
-    for number, piece in enumerate(map(tidy_title, split_titles(rest if labelled else text))):
+    named = rest if labelled else text
+    # A line that names no job may still stand where others have their titles.
+    split = split_titles(named) if offset == 0 or names_a_role(named) else [named]
+    for number, piece in enumerate(map(tidy_title, split)):
         yield _Piece(piece, (offset, number), is_title(piece), labelled)
 
 

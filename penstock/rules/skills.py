@@ -32,7 +32,7 @@ _INITIAL = re.compile(r"\.\s?[A-Z]")
 _URL = re.compile(r"(?:https?:|www\.)\S+|\S+@\S+|\b[\w.-]+\.(?:com|org|net|in|io)/\S*")
 _ASIDE = re.compile(
     r"\s*\((?:(?:less|more|over|under)\b|\d|native|fluent|basic|advanced|expert|intermediate"
-    r"|beginner|proficient|good|sehr gut|gut|grundkenntnisse|nivel|level|programming language)[^()]*(?:\)|\Z)"
+    r"|beginner|proficient|good|(?:sehr )?gut|grundk|nivel|level|programming lang)[^()]*(?:\)|\Z)"
     r"|\s*[:–-]?\s*\b\d+\+?\s*(?:years?|yrs?)\b.*",
     re.IGNORECASE,
 )
@@ -40,7 +40,7 @@ _ITEM_BREAK = re.compile(r"\s*[,;|•·▪●\t()]\s*|\s{3,}|\s+[–—/-]+\s+|\
 _LABEL = re.compile(r"\A[^,;|:()]{2,40}(?::\s+|\s+:\s*|\s+[–-]\s+(?=[^,]+,))")
 _PLAIN_ITEM = re.compile(r"[\w.#](?:[\w&+#.'’/@*-]*\w?[+#*]{0,2})(?: [\w&+#.'’/-]+){0,4}")
 _SKILL_LEVEL = re.compile(
-    r"\A(?:and|or|strong|basics? of|basic|excellent|(?:good |sound |working )?knowledge (?:of|in|on)"
+    r"\A(?:and|or|strong|basics? of|basic|excellent|(?:good |working )?knowledge (?:of|in|on)"
     r"|proficient (?:in|with)|proficiency in|expert in|expertise in|fluent in|fluent"
     r"|experienced? (?:in|with)|familiar(?:ity)? with|exposure to|well versed with)\s+",
     re.IGNORECASE,
@@ -112,7 +112,7 @@ def _as_written(parsed: ParsedText, mentions: dict[str, _Mentions]) -> dict[str,
 
 def _skill_name(item: str) -> str:
     """The name that an item's spellings share: the table's, else its own letters."""
-    phrases, everyday, _ = _skill_table()
+    phrases, *_ = _skill_table()
     lowered = " ".join(lower_in_place(item).strip(".").split())
     return phrases.name_of("." + lowered) or phrases.name_of(lowered) or lowered
 
@@ -305,7 +305,26 @@ def find_industries(parsed: ParsedText) -> list[str]:
 
 _WORD = re.compile(r"[\w.(&/-][\w&/.+#'’()-]*\Z")
 _NAME_BREAK = re.compile(r"[/-]")
-_TITLE_LINKS = frozenset("of for to in de du des da do en für im van del della et &".split())
+_TITLE_LINKS = frozenset(
+    (
+        "of",
+        "for",
+        "to",
+        "in",
+        "de",
+        "du",
+        "des",
+        "da",
+        "do",
+        "en",
+        "für",
+        "im",
+        "van",
+        "del",
+        "et",
+        "&",
+    )
+)
 _TITLE_END = re.compile(r"[IVX]+|[1-5]|\([^)]*\)?|[^(]*\)")
 _BREAKS = re.compile(
     r"\s*[|•·;\t@]\s*|\s{2,}|\s+[–—-]+\s+|\s*[–—]\s*|,\s+|\s+(?:at|with|from|bei|chez)\s+|:\s+"
@@ -360,7 +379,7 @@ def names_a_role(text: str) -> bool:
 
 def tidy_title(text: str) -> str:
     """Without stray punctuation, and not in capitals."""
-    words = _TITLE_ASIDE.sub("", text).strip(" .,(*_").split()
+    words = (_TITLE_ASIDE.sub("", text) if "(" in text else text).strip(" .,(*_").split()
     if not all(word.isupper() for word in words if len(word) > 2):
         return " ".join(words)
     return " ".join(_lower(word) for word in words)
