@@ -27,8 +27,6 @@ _SPAN = re.compile(
     re.IGNORECASE,
 )
 _ANY_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
-YEAR_HINT = re.compile(r"(?:19|20)\d\d|['’]\d\d")
-"""Cheap to search, and in every line with a span."""
 _LASTING = re.compile(
     r"\s*[(·]\s*(\d{1,2}) (?:years?|yrs?|jahre?|ans?|años?|anos?|jaar)\b(?: (\d{1,2}))?", re.I
 )
@@ -85,9 +83,8 @@ def written_on(parsed: ParsedText, metadata: Mapping[str, Any]) -> date:
     if fact := next((day for day in map(_read_day, stated) if day), None):
         return min(fact, today)
     # A certificate's date may be the day it expires.
-    lines = (line for _, line in parsed.holding(_ANY_YEAR))
-    dated = [line.text for line in lines if line.part is not Section.CERTIFICATIONS]
-    years = [int(year) for text in dated for year in _ANY_YEAR.findall(text)]
+    lines = [line.text for _, line in parsed.dated if line.part is not Section.CERTIFICATIONS]
+    years = [int(year) for text in lines for year in _ANY_YEAR.findall(text)]
     known = [year for year in years if year <= today.year]
     return min(date(max(known), 12, 1), today) if len(known) > 1 else today
 

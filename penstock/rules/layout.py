@@ -13,6 +13,7 @@ from penstock.rules.vocabulary import lower_in_place, read_table
 _MAX_HEADING_CHARS = 48
 _BULLET = re.compile(r"#+\s+|[-*•·▪●◦‣–—»■✓>]+\s+|\(?\d{1,2}[.)]\s+|[•▪●◦‣■✓]")
 _WIDE_GAP = re.compile(r"[^\S\n]{5,}|\n{5,}")
+_YEAR_HINT = re.compile(r"(?:19|20)\d\d|['’]\d\d")
 _RUN_TOGETHER_CHARS = 400
 _HEADING_MARKS = "#*_=~:-–—•· \t[]|"
 
@@ -73,6 +74,11 @@ class ParsedText:
     def parts(self) -> frozenset[Section]:
         """The parts that a heading announces."""
         return frozenset(line.part for line in self.lines) - {Section.HEAD}
+
+    @cached_property
+    def dated(self) -> list[tuple[int, TextLine]]:
+        """The lines, with their places, that hold a year."""
+        return self.holding(_YEAR_HINT)
 
     def holding(self, pattern: re.Pattern[str]) -> list[tuple[int, TextLine]]:
         """The lines, with their places, in which the pattern occurs; one search for all of them."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from penstock.llm.prompts import PreparedRequest
 from penstock.rules.answer import FoundValue, RulesAnswer, make_answer
-from penstock.rules.dates import YEAR_HINT, Span, find_spans, months_covered
+from penstock.rules.dates import Span, find_spans, months_covered
 from penstock.rules.layout import ParsedText, Section, TextLine
 from penstock.rules.skills import (
     find_certifications,
@@ -63,7 +63,7 @@ DatedLines = list[tuple[int, list[Span]]]
 
 def dated_work(parsed: ParsedText, today: date) -> DatedLines:
     """The dated lines about work: those under such a heading, else all but studies."""
-    lines = parsed.holding(YEAR_HINT)
+    lines = parsed.dated
     away = {Section.EDUCATION, Section.CERTIFICATIONS, Section.OTHER}
     return _with_spans(
         ((n, line) for n, line in lines if line.part is Section.EXPERIENCE), today

@@ -4,7 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 
 from penstock.rules.layout import ParsedText, Section, TextLine
@@ -207,48 +207,8 @@ def _skill_table() -> tuple[PhraseTable, dict[str, str], set[str]]:
     return PhraseTable(names), everyday, common
 
 
-_ISSUERS = (
-    "AWS|Amazon|Microsoft|Google Cloud|Google|HashiCorp|Salesforce|Oracle|Cisco|Red Hat|Databricks"
-    "|Snowflake|Tableau|VMware|HubSpot|ISTQB|Professional|Azure|SAP|NVIDIA|MongoDB"
-)
-_CAPITALISED = r"\d{1,3}\b|[A-Z][\w+&/’'.-]*[\w+]|[IVX]+\b|&"
-_CERTIFICATE_LEVEL = (
-    r"(?:\s*[–—-]\s*(?:Associate|Professional|Specialty|Practitioner|Foundational|Expert))?"
-)
-_CERTIFIED = (
-    rf"(?:(?:{_ISSUERS})\s+)?Certified:?(?:\s+(?:{_CAPITALISED}|in(?=\s[A-Z])|of(?=\s[A-Z]))){{1,7}}"
-    rf"{_CERTIFICATE_LEVEL}(?:\s*\([A-Z][\w+-]{{1,7}}\))?"
-)
-_CLOUD = r"Google (?:Cloud )?(?:Associate|Professional) (?:[A-Z]\w+ ?){1,3}(?<! )"
-_NAMED = (
-    r"Project Management Professional(?:\s*\(PMP\)|®)?|Professional Scrum Master(?:\s+I{1,3})?"
-    r"|Lean Six Sigma (?:Green|Black|Yellow) Belt|Six Sigma (?:Green|Black|Yellow) Belt"
-    r"|CompTIA [A-Z][\w]*\+|CompTIA A\+|(?<!\w)Security\+|(?<!\w)Network\+"
-    r"|ITIL(?: v?[34])?(?: Foundation)?|PRINCE2(?: (?:Foundation|Practitioner))?"
-    r"|CFA(?: Level (?:I{1,3}|[123]))?|OSHA[ -](?:10|30)(?:-Hour)?|EPA (?:Section )?608"
-    r"|Series (?:7|6|63|65|66)\b|TOGAF(?: 9(?:\.\d)?)?|PSM I{1,3}|SAFe \w+"
-    r"|LEED (?:AP|Green Associate)"
-    r"|Journeyman Electrician License|Master Electrician License|Commercial Driver'?s License"
-)
-_ACRONYMS = (
-    "PMP|CPA|CKA|CKAD|CKS|CISSP|CISM|CISA|CEH|OSCP|CCNA|CCNP|CCIE|CSM|CSPO|PSM|SHRM-CP|SHRM-SCP"
-    "|PHR|SPHR|ACCA|CIMA|CMA|CIA|FRM|BLS|ACLS|PALS|CCRN|CSCP|CPIM|CAPM|PMI-ACP|CBAP|CFE|CDL"
-    "|MCSE|MCSA|RHCE|RHCSA|GPHR|NCLEX-RN|TNCC|CPC|ServSafe"
-)
-_PATTERN = re.compile(
-    rf"(?<![\w-])(?=[A-Z])(?:{_CERTIFIED}|{_CLOUD}|{_NAMED}|(?:{_ACRONYMS})(?![\w-]))"
-)
-# Cheap to search, and in every line that the pattern can match.
+# Cheap to search, and in every line with a certification.
 _HINT = re.compile(r"[A-Z]{3}|Certified|[a-zA]\+|Professional|Belt|SAFe|Series|License|PRINCE|Serv")
-_EXPANSIONS = {
-    "PMP": "project management professional",
-    "CPA": "certified public accountant",
-    "CKA": "certified kubernetes administrator",
-    "CSM": "certified scrummaster",
-    "CISSP": "certified information systems security professional",
-    "CMA": "certified management accountant",
-    "PSM": "professional scrum master",
-}
 _TAIL = re.compile(r"\s*(?:[,|(•·;]|\s[–—-]\s|\b(?:19|20)\d\d\b).*")
 _MAX_ITEM_WORDS = 8
 
@@ -257,7 +217,8 @@ def find_certifications(parsed: ParsedText) -> list[str]:
     """Certifications in the order of the text, each once."""
     found: list[str] = []
     items = set(parsed.first_block(Section.CERTIFICATIONS))
-    for line in parsed.lines:
+    hinted = {line for _, line in parsed.holding(_HINT)}
+    for line in sorted(items | hinted, key=lambda line: line.start):
         for name in _certifications_of(line, is_item=line in items):
             if not any(_covers(other, name) for other in found):
                 found = [other for other in found if not _covers(name, other)]
@@ -265,12 +226,16 @@ def find_certifications(parsed: ParsedText) -> list[str]:
     return found
 
 
+@cache
+def _certification() -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w-])(?=[A-Z])(?:{'|'.join(read_table('certifications'))})(?![\w-])")
+
+
 def _certifications_of(line: TextLine, *, is_item: bool) -> Iterator[str]:
     # "CMA" in a school's name or "CIA" in a hobby is no certification.
     if line.part is Section.OTHER or line.heading:
         return
-    hinted = _HINT.search(line.text) is not None
-    matches = [m[0].strip(" .,-") for m in _PATTERN.finditer(line.text)] if hinted else []
+    matches = [match[0].strip(" .,-") for match in _certification().finditer(line.text)]
     yield from matches
     if not matches and is_item:
         item = _TAIL.sub("", line.text).strip(" .:-")
@@ -279,9 +244,8 @@ def _certifications_of(line: TextLine, *, is_item: bool) -> Iterator[str]:
 
 
 def _covers(longer: str, shorter: str) -> bool:
-    whole = longer.casefold()
-    expansion = _EXPANSIONS.get(shorter)
-    return shorter.casefold() in whole or (expansion is not None and expansion in whole)
+    names = (shorter, *read_table("certifications").get(shorter, ()))
+    return any(name.casefold() in longer.casefold() for name in names)
 
 
 _MIN_SCORE = 2.0
@@ -391,6 +355,7 @@ def _lower(word: str) -> str:
     return word.title() if len(word) > 3 else word
 
 
+@lru_cache(maxsize=8192)
 def _names_job(word: str) -> bool:
     whole, ends, _ = _job_words()
     parts = _NAME_BREAK.split(word.lower().strip(".,;:()"))
