@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 @cache
 def read_table(name: str) -> dict[str, tuple[str, ...]]:
-    """Entries written `name = other, other`, in order; a name given twice has both.
+    """Entries written `name = other, other; name = other`, in order; a name given twice has both.
 
     A line without an equals sign holds names that have no other.
     """
     table: dict[str, tuple[str, ...]] = {}
     for line in _lines(name):
-        entry, equals, others = line.partition(" = ")
-        for one in (entry,) if equals else entry.split(", "):
-            table[one] = table.get(one, ()) + tuple(filter(None, others.split(", ")))
+        for written in line.split("; ") if " = " in line else line.split(", "):
+            entry, _, others = written.partition(" = ")
+            table[entry] = table.get(entry, ()) + tuple(filter(None, others.split(", ")))
     return table
 
 
