@@ -2,6 +2,7 @@
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,6 +14,8 @@ from penstock.rules.vocabulary import lower_in_place, read_table
 _MAX_HEADING_CHARS = 48
 _BULLET = re.compile(r"#+\s+|[-*•·▪●◦‣–—»■✓>]+\s+|\(?\d{1,2}[.)]\s+|[•▪●◦‣■✓]")
 _WIDE_GAP = re.compile(r"[^\S\n]{5,}|\n{5,}")
+_COLUMN_GAP = re.compile(r"(?:(?<=\S)(?:  +| +\| +)|^ {12,}(?:\| +)?)(?=[^\s|])")
+_MIN_COLUMN_LINES = 6
 _YEAR_HINT = re.compile(r"(?:19|20)\d\d|['’]\d\d")
 _RUN_TOGETHER_CHARS = 400
 _HEADING_MARKS = "#*_=~:-–—•· \t[]|"
@@ -116,10 +119,32 @@ def parse_text(text: str, *, resume: bool = False) -> ParsedText:
     "Responsibilities" or "Projects" under a job belong to the job.
     """
     plain = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u00a0", " ")
+    if resume and plain.count("  ") > _MIN_COLUMN_LINES:
+        plain = _columns_apart(plain)
     plain = _WIDE_GAP.sub(lambda gap: gap[0][:4], plain)
     if resume and max(map(len, plain.split("\n"))) > _RUN_TOGETHER_CHARS:
         plain = _run_together().sub(lambda found: f"\n{found[1]}\n", plain)
     return ParsedText(plain, resume)
+
+
+def _columns_apart(text: str) -> str:
+    """Two columns that were printed side by side, each with headings, one below the other."""
+    lines = text.split("\n")
+    starts = Counter(gap.end() for line in lines for gap in _COLUMN_GAP.finditer(line))
+    at, count = max(starts.items(), key=lambda start: start[1], default=(0, 0))
+    if count < max(_MIN_COLUMN_LINES, 0.4 * sum(map(bool, map(str.strip, lines)))):
+        return text
+    across = [line[at - 1 : at].strip(" |") != "" for line in lines]
+    left = [
+        line if whole else line[:at].rstrip(" |") for line, whole in zip(lines, across, strict=True)
+    ]
+    right = ["" if whole else line[at:] for line, whole in zip(lines, across, strict=True)]
+    headings = _part_of(resume=True)
+    if all(
+        any(one.strip() and _heading_key(one) in headings for one in side) for side in (left, right)
+    ):
+        return "\n".join((*left, "", *right))
+    return text
 
 
 def _read_lines(text: str, *, resume: bool) -> Iterator[TextLine]:
@@ -157,7 +182,9 @@ def _read_lines(text: str, *, resume: bool) -> Iterator[TextLine]:
 
 
 def _ends_experience(line: TextLine, capitals: bool) -> bool:
-    """Jobs end at a heading written as their own was, not at one inside a job."""
+    """Jobs end at studies or at a heading written as their own was, not at one inside a job."""
+    if line.part in (Section.EDUCATION, Section.CERTIFICATIONS, Section.SUMMARY):
+        return line.heading and line.part is not Section.SUMMARY
     return line.heading and (line.text.isupper() or not capitals)
 
 
@@ -182,7 +209,8 @@ def _read_line(
         labelled = None if key in _ONLY_ALONE else headings.get(key)
         if labelled:
             skipped += len(label) + 1
-            return TextLine(stripped[skipped:].strip(), start + skipped, labelled)
+            listed = labelled is Section.SKILLS
+            return TextLine(stripped[skipped:].strip(), start + skipped, labelled, listed)
     return TextLine(body, start + skipped, part, bullet)
 
 

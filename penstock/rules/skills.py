@@ -19,7 +19,7 @@ from penstock.rules.vocabulary import (
 
 _LISTED_WEIGHT = 3.0
 _MENTIONS_COUNTED = 4
-_FEW_ITEMS = 6
+_FEW_ITEMS = 12
 _NEAR_CHARS = 24
 _LISTING_BEFORE = re.compile(
     r"(?:[,;:|/•·▪(&+]|\.\s|(?:^|\n)[ \t]*[-*–]?|\b(?:and|or|in|with|using|via|of|like))\s*\Z"
@@ -36,7 +36,7 @@ _ASIDE = re.compile(
     r"|\s*[:–-]?\s*\b\d+\+?\s*(?:years?|yrs?)\b.*",
     re.IGNORECASE,
 )
-_ITEM_BREAK = re.compile(r"\s*[,;|•·▪●\t()]\s*|\s{3,}|\s+[–—/-]+\s+|\.\s+(?=[A-Z])|:\s+")
+_ITEM_BREAK = re.compile(r"\s*[][,;|•·▪●\t()…]+\s*|\s{3,}|\s+[–—/-]+\s+|\.\s+(?=[A-Z])|:\s+")
 _LABEL = re.compile(r"\A[^,;|:()]{2,40}(?::\s+|\s+:\s*|\s+[–-]\s+(?=[^,]+,))")
 _PLAIN_ITEM = re.compile(r"[\w.#](?:[\w&+#.'’/@*-]*\w?[+#*]{0,2})(?: [\w&+#.'’/-]+){0,4}")
 _SKILL_LEVEL = re.compile(
@@ -48,10 +48,11 @@ _SKILL_LEVEL = re.compile(
 _SENTENCE_WORD = re.compile(
     r"\b(?:the|with|from|by|at|have|has|had|having|my|our|we|is|are|was|were|been|years?|etc|other"
     r"|more|less|than|which|who|that|this|worked|using|like|such|including|page \d+)\b"
-    r"|\A(?:and|to|in|of|for|on|as)\b|\b(?:and|to|in|of|for|on|as|an?|or|taking)\Z"
+    r"|\A(?:and|to|in|of|for|on|as)\b|\b(?:and|to|in|of|for|on|as|an?|or)\Z"
     r"|\A(?:page|present|declaration|date|place)\b",
     re.IGNORECASE,
 )
+_AND = re.compile(r"\s+(?:and|und|et|y|e|en)\s+")
 _WRAPPED_CHARS = 50
 _LISTED = re.compile(r"[,;:|]")
 _NO_SKILLS = re.compile(r"(?i)(?:i )?hereby|(?:place|date|signature)\s*:")
@@ -102,8 +103,8 @@ def _as_written(parsed: ParsedText, mentions: dict[str, _Mentions]) -> dict[str,
         if item.casefold() == name.casefold():
             kept.name = item
     words = {word for item in items for word in item.split()}
+    few = len(items) < _FEW_ITEMS
     for name, found in mentions.items():
-        few = len(items) < _FEW_ITEMS or found.listed
         if few and name.casefold() not in items and not words.issuperset(name.casefold().split()):
             found.listed = False
             items[name.casefold()] = found
@@ -140,6 +141,7 @@ def _listed_items(parsed: ParsedText) -> Iterator[tuple[str, int, bool]]:
     for text, start, bullet in _paragraphs(parsed):
         body = _LABEL.sub("", _ASIDE.sub("", _URL.sub("", text)))
         items = [item for item in _ITEM_BREAK.split(body) if item]
+        items[-1:] = _last_items(items[-1]) if items else []
         # One long phrase is a sentence about a skill; a list has several items or a bullet.
         if len(items) == 1 and not bullet and len(body.split()) > 4:
             continue
@@ -151,12 +153,28 @@ def _listed_items(parsed: ParsedText) -> Iterator[tuple[str, int, bool]]:
                 yield item, start, known
 
 
+def _last_items(item: str) -> list[str]:
+    """The two skills of "Outlook and PowerPoint", if a table knows one."""
+    phrases, *_ = _skill_table()
+    halves = _AND.split(item, maxsplit=1)
+    return halves if any(map(phrases.name_of, map(lower_in_place, halves))) else [item]
+
+
+def _labels_skills(line: TextLine) -> bool:
+    """Whether a line such as "Databases: Oracle, MySQL" stands outside of jobs."""
+    if line.part is Section.EXPERIENCE or ":" not in line.text or not _LABEL.match(line.text):
+        return False
+    phrases, *_ = _skill_table()
+    items = [item for item in _ITEM_BREAK.split(lower_in_place(line.text))[1:] if item]
+    return len(items) <= 2 * sum(map(phrases.mentions_any, items))
+
+
 def _paragraphs(parsed: ParsedText) -> Iterator[tuple[str, int, bool]]:
     """The lines of the lists of skills, those joined that a line break took apart."""
     found: list[tuple[str, int, bool]] = []
     last, tight, skipped = "", False, False
     for before, line in pairwise((TextLine("", 0, Section.HEAD), *parsed.lines)):
-        if line.part is not Section.SKILLS or line.heading:
+        if line.heading or not (line.part is Section.SKILLS or _labels_skills(line)):
             last, skipped = "", False
             continue
         tight = tight if last else before.heading and not line.gap
