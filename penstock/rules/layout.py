@@ -16,7 +16,7 @@ _BULLET = re.compile(r"#+\s+|[-*•·▪●◦‣–—»■✓>]+\s+|\(?\d{1,2}
 _WIDE_GAP = re.compile(r"[^\S\n]{5,}|\n{5,}")
 _COLUMN_GAP = re.compile(r"(?:(?<=\S)(?:  +| +\| +)|^ {12,}(?:\| +)?)(?=[^\s|])")
 _MIN_COLUMN_LINES = 6
-_YEAR_HINT = re.compile(r"(?:19|20)\d\d|['’]\d\d")
+_YEAR_HINT = re.compile(r"[12’'][09]?\d\d")
 _RUN_TOGETHER_CHARS = 400
 _HEADING_MARKS = "#*_=~:-–—•· \t[]|"
 
@@ -80,13 +80,9 @@ class ParsedText:
 
     @cached_property
     def dated(self) -> list[tuple[int, TextLine]]:
-        """The lines, with their places, that hold a year."""
-        return self.holding(_YEAR_HINT)
-
-    def holding(self, pattern: re.Pattern[str]) -> list[tuple[int, TextLine]]:
-        """The lines, with their places, in which the pattern occurs; one search for all of them."""
+        """The lines, with their places, that hold a year; one search for all of them."""
         starts = [line.start for line in self.lines]
-        found = (bisect_right(starts, hit.start()) - 1 for hit in pattern.finditer(self.text))
+        found = (bisect_right(starts, hit.start()) - 1 for hit in _YEAR_HINT.finditer(self.text))
         return [(place, self.lines[place]) for place in dict.fromkeys(found) if place >= 0]
 
     def within(self, *parts: Section) -> list[TextLine]:

@@ -26,7 +26,7 @@ from penstock.rules.vocabulary import read_table
 _WORDS = {word: int(n) for n, words in read_table("numbers").items() for word in words}
 _NUMBER = rf"\d{{1,2}}(?:\.\d)?|{'|'.join(sorted(_WORDS, key=len, reverse=True))}"
 _UNIT = re.compile(
-    r"\b(?:years?|yrs?|ans|años|anos|anni|jahren?|jaar)\b['’.]?\s*"
+    r"(?:years?|yrs?|ans|años|anos|anni|jahren?|jaar)\b['’.]?\s*"
     r"(?:(?:and |& )?\d{1,2} months?\b\s*)?"
 )
 _AMOUNT = re.compile(
@@ -37,7 +37,7 @@ _LABELLED = re.compile(
     r"experience\s*(?:\((?:in )?years\))?\s*(?::|of|-|is)\s*(?:over |more than |about )?\Z",
     re.IGNORECASE,
 )
-_AMOUNT_CHARS = 60
+_AMOUNT_CHARS = 30
 _ABOUT_CHARS = 80
 _ABOUT_WORK = re.compile(
     r"(?:of\s+)?(?:[\w/&,’'-]+\s+){0,6}?(?:experience|expertise|background|exp\b|expérience"
@@ -102,7 +102,9 @@ def _stated_years(parsed: ParsedText) -> Iterator[tuple[bool, bool, float, int |
     text = parsed.lowered
     starts = [line.start for line in parsed.lines]
     for unit in _UNIT.finditer(text):
-        found = _AMOUNT.search(text, max(0, unit.start() - _AMOUNT_CHARS), unit.start())
+        begin = unit.start()
+        inside = text[begin - 1 : begin].isalpha()
+        found = None if inside else _AMOUNT.search(text, max(0, begin - _AMOUNT_CHARS), begin)
         if found is None:
             continue
         line = parsed.lines[max(0, bisect_right(starts, found.start()) - 1)]

@@ -38,7 +38,9 @@ _ASIDE = re.compile(
 )
 _ITEM_BREAK = re.compile(r"\s*[][,;|•·▪●\t()…]+\s*|\s{3,}|\s+[–—/-]+\s+|\.\s+(?=[A-Z])|:\s+")
 _LABEL = re.compile(r"\A[^,;|:()]{2,40}(?::\s+|\s+:\s*|\s+[–-]\s+(?=[^,]+,))")
-_PLAIN_ITEM = re.compile(r"[\w.#](?:[\w&+#.'’/@*-]*\w?[+#*]{0,2})(?: [\w&+#.'’/-]+){0,4}")
+_PLAIN_ITEM = re.compile(
+    r"(?=.*[^\W\d_])[\w.#](?:[\w&+#.'’/@*-]*\w?[+#*]{0,2})(?: [\w&+#.'’/-]+){0,4}"
+)
 _SKILL_LEVEL = re.compile(
     r"\A(?:and|or|strong|basics? of|basic|excellent|(?:good |working )?knowledge (?:of|in|on)"
     r"|proficient (?:in|with)|proficiency in|expert in|expertise in|fluent in|fluent"
@@ -85,8 +87,9 @@ def find_skills(parsed: ParsedText, *list_parts: Section) -> tuple[list[str], in
     if parsed.resume:
         mentions = _as_written(parsed, mentions)
     else:
-        for item, start, known in _listed_items(parsed):
-            if not known:
+        phrases, *_ = _skill_table()
+        for item, start in _listed_items(parsed):
+            if not phrases.mentions_any(lower_in_place(item)):
                 mentions.setdefault(item, _Mentions(item, start, listed=True))
     length = max(1, len(parsed.text))
     ranked = sorted(mentions.values(), key=lambda found: (-found.score(length), found.first))
@@ -96,18 +99,19 @@ def find_skills(parsed: ParsedText, *list_parts: Section) -> tuple[list[str], in
 def _as_written(parsed: ParsedText, mentions: dict[str, _Mentions]) -> dict[str, _Mentions]:
     """The items of the lists, twins merged, then mentioned skills if those are few."""
     items: dict[str, _Mentions] = {}
-    for item, start, _ in _listed_items(parsed):
+    for item, start in _listed_items(parsed):
         name = _skill_name(item)
         count = mentions[name].count if name in mentions else 1
         kept = items.setdefault(name.casefold(), _Mentions(item, start, count, listed=True))
         if item.casefold() == name.casefold():
             kept.name = item
-    words = {word for item in items for word in item.split()}
-    few = len(items) < _FEW_ITEMS
-    for name, found in mentions.items():
-        if few and name.casefold() not in items and not words.issuperset(name.casefold().split()):
-            found.listed = False
-            items[name.casefold()] = found
+    if len(items) < _FEW_ITEMS:
+        words = {word for item in items for word in item.split()}
+        for name, found in mentions.items():
+            key = name.casefold()
+            if key not in items and not words.issuperset(key.split()):
+                found.listed = False
+                items[key] = found
     return items
 
 
@@ -135,8 +139,8 @@ def _known_skills(
             yield hit, listed
 
 
-def _listed_items(parsed: ParsedText) -> Iterator[tuple[str, int, bool]]:
-    """The items of lists of skills, where they start, and whether they hold a known skill."""
+def _listed_items(parsed: ParsedText) -> Iterator[tuple[str, int]]:
+    """The items of lists of skills, and where their lists start."""
     phrases, *_ = _skill_table()
     for text, start, bullet in _paragraphs(parsed):
         body = _LABEL.sub("", _ASIDE.sub("", _URL.sub("", text)))
@@ -148,9 +152,8 @@ def _listed_items(parsed: ParsedText) -> Iterator[tuple[str, int, bool]]:
         for raw in items:
             item = _SKILL_LEVEL.sub("", raw).strip(" .:-–*‐\"'").replace("\n", " ")
             plain = _PLAIN_ITEM.fullmatch(item) and not _SENTENCE_WORD.search(item)
-            known = phrases.mentions_any(lower_in_place(item))
-            if plain and any(map(str.isalpha, item)) and (known or len(item) > 2):
-                yield item, start, known
+            if plain and (len(item) > 2 or phrases.name_of(lower_in_place(item))):
+                yield item, start
 
 
 def _last_items(item: str) -> list[str]:
@@ -235,8 +238,7 @@ def find_certifications(parsed: ParsedText) -> list[str]:
     """Certifications in the order of the text, each once."""
     found: list[str] = []
     items = set(parsed.first_block(Section.CERTIFICATIONS))
-    hinted = {line for _, line in parsed.holding(_HINT)}
-    for line in sorted(items | hinted, key=lambda line: line.start):
+    for line in parsed.lines:
         for name in _certifications_of(line, is_item=line in items):
             if not any(_covers(other, name) for other in found):
                 found = [other for other in found if not _covers(name, other)]
@@ -253,7 +255,8 @@ def _certifications_of(line: TextLine, *, is_item: bool) -> Iterator[str]:
     # "CMA" in a school's name or "CIA" in a hobby is no certification.
     if line.part is Section.OTHER or line.heading:
         return
-    matches = [match[0].strip(" .,-") for match in _certification().finditer(line.text)]
+    hinted = _HINT.search(line.text) is not None
+    matches = [m[0].strip(" .,-") for m in _certification().finditer(line.text)] if hinted else []
     yield from matches
     if not matches and is_item:
         item = _TAIL.sub("", line.text).strip(" .:-")
