@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from penstock.rules.answer import text_fact
 from penstock.rules.layout import ParsedText, Section
-from penstock.rules.vocabulary import read_table
+from penstock.rules.vocabulary import alternation, read_table
 
 _MONTHS = {name: int(n) for n, names in read_table("months").items() for name in names}
-MONTH_WORD = f"(?:{'|'.join(sorted(_MONTHS, key=len, reverse=True))})"
+MONTH_WORD = alternation(_MONTHS)
 _YEAR = r"(?:19[5-9]\d|20\d\d)"
 _POINT = (
     rf"(?:{MONTH_WORD}\.?[\s,'’-]*(?:de\s+)?(?:{_YEAR}|(?<=['’])\d\d)"
@@ -82,6 +82,8 @@ def written_on(parsed: ParsedText, metadata: Mapping[str, Any]) -> date:
     stated = (text_fact(metadata, name) or "" for name in _FACTS)
     if fact := next((day for day in map(_read_day, stated) if day), None):
         return min(fact, today)
+    if not parsed.resume:
+        return today
     # A certificate's date may be the day it expires.
     lines = [line.text for _, line in parsed.dated if line.part is not Section.CERTIFICATIONS]
     years = [int(year) for text in lines for year in _ANY_YEAR.findall(text)]

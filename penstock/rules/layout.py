@@ -79,10 +79,16 @@ class ParsedText:
         return frozenset(line.part for line in self.lines) - {Section.HEAD}
 
     @cached_property
+    def starts(self) -> list[int]:
+        """Where each line starts in the text."""
+        return [line.start for line in self.lines]
+
+    @cached_property
     def dated(self) -> list[tuple[int, TextLine]]:
         """The lines, with their places, that hold a year; one search for all of them."""
-        starts = [line.start for line in self.lines]
-        found = (bisect_right(starts, hit.start()) - 1 for hit in _YEAR_HINT.finditer(self.text))
+        found = (
+            bisect_right(self.starts, hit.start()) - 1 for hit in _YEAR_HINT.finditer(self.text)
+        )
         return [(place, self.lines[place]) for place in dict.fromkeys(found) if place >= 0]
 
     def within(self, *parts: Section) -> list[TextLine]:

@@ -21,10 +21,10 @@ from penstock.rules.skills import (
     split_titles,
     tidy_title,
 )
-from penstock.rules.vocabulary import read_table
+from penstock.rules.vocabulary import alternation, read_table
 
 _WORDS = {word: int(n) for n, words in read_table("numbers").items() for word in words}
-_NUMBER = rf"\d{{1,2}}(?:\.\d)?|{'|'.join(sorted(_WORDS, key=len, reverse=True))}"
+_NUMBER = rf"\d{{1,2}}(?:\.\d)?|{alternation(_WORDS)}"
 _UNIT = re.compile(
     r"(?:years?|yrs?|ans|años|anos|anni|jahren?|jaar)\b['’.]?\s*"
     r"(?:(?:and |& )?\d{1,2} months?\b\s*)?"
@@ -100,14 +100,13 @@ def _near_study(parsed: ParsedText, index: int) -> bool:
 def _stated_years(parsed: ParsedText) -> Iterator[tuple[bool, bool, float, int | float | str]]:
     """Stated years, and what makes them the total: a word, and standing outside of a job."""
     text = parsed.lowered
-    starts = [line.start for line in parsed.lines]
     for unit in _UNIT.finditer(text):
         begin = unit.start()
         inside = text[begin - 1 : begin].isalpha()
         found = None if inside else _AMOUNT.search(text, max(0, begin - _AMOUNT_CHARS), begin)
         if found is None:
             continue
-        line = parsed.lines[max(0, bisect_right(starts, found.start()) - 1)]
+        line = parsed.lines[max(0, bisect_right(parsed.starts, found.start()) - 1)]
         before = text[line.start : found.start()]
         if line.part is Section.EDUCATION or _ABOUT_ONE_SKILL.match(before):
             continue
@@ -214,7 +213,10 @@ def _pieces_near(
     text = parsed.lines[index].text
     for span in spans:
         text = text.replace(span.text, " | ")
-    yield from _pieces(text, 0)
+    own = list(_pieces(text, 0))
+    yield from own
+    if any(piece.titled for piece in own):
+        return
     taken = {place for place, _ in dated}
     for step, most in ((-1, 3), (1, 2)):
         for distance in range(1, most + 1):

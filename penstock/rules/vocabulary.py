@@ -52,7 +52,7 @@ class PhraseTable:
         self._names = {_normalise(phrase): name for phrase, name in names.items()}
         # Words of an address (me@python.org) and parts of other words are no mention.
         self._pattern = re.compile(
-            rf"(?<![\w@.+#-]){_alternation(self._names)}(?![\w@+#]|\.\w)", re.ASCII
+            rf"(?<![\w@.+#-]){alternation(self._names)}(?![\w@+#]|\.\w)", re.ASCII
         )
 
     def find(self, lowered: str) -> Iterator[PhraseHit]:
@@ -89,7 +89,7 @@ def _normalise(phrase: str) -> str:
     return " ".join(phrase.replace("-", " ").split())
 
 
-def _alternation(phrases: Iterable[str]) -> str:
+def alternation(phrases: Iterable[str]) -> str:
     """A pattern shaped as a trie: far fewer branches are tried than one per phrase."""
     root: Trie = {}
     for phrase in phrases:
