@@ -130,6 +130,7 @@ def _number(word: str) -> float:
 
 _HEADLINE_LINES = 6
 _MAX_HEADER_CHARS = 100
+_DASHED_TITLE = re.compile(r"[^,|:]{4,40} - [^,|:]{2,40}")
 _RESUME_PARTS = frozenset(
     {Section.SUMMARY, Section.SKILLS, Section.EXPERIENCE, Section.EDUCATION, Section.CERTIFICATIONS}
 )
@@ -235,10 +236,14 @@ def _pieces(text: str, offset: int) -> Iterator[_Piece]:
     label, colon, rest = text.partition(":")
     labelled = bool(colon) and len(label) <= 20 and not is_title(tidy_title(label))
     named = rest if labelled else text
-    # A line that names no job may still stand where others have their titles.
-    split = split_titles(named) if offset == 0 or names_a_role(named) else [named]
+    # A line that names no job may still stand where others have their titles; and above a line for
+    # the company, "Team Lead - Windows" is all title.
+    whole = offset == -2 and _DASHED_TITLE.fullmatch(named) is not None
+    alone = whole or (offset != 0 and not names_a_role(named))
+    split = [named] if alone else split_titles(named)
     for number, piece in enumerate(map(tidy_title, split)):
-        yield _Piece(piece, (offset, number), is_title(piece), labelled)
+        titled = is_title(piece) or (whole and is_title(tidy_title(piece.partition(" - ")[0])))
+        yield _Piece(piece, (offset, number), titled, labelled)
 
 
 def _reads_as_name(text: str) -> bool:

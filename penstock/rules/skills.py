@@ -55,6 +55,7 @@ _SENTENCE_WORD = re.compile(
     re.IGNORECASE,
 )
 _AND = re.compile(r"\s+(?:and|und|et|y|e|en)\s+")
+_WORDS = re.compile(r"[^\s/&,-]+")
 _WRAPPED_CHARS = 50
 _LISTED = re.compile(r"[,;:|]")
 _NO_SKILLS = re.compile(r"(?i)(?:i )?hereby|(?:place|date|signature)\s*:")
@@ -106,10 +107,10 @@ def _as_written(parsed: ParsedText, mentions: dict[str, _Mentions]) -> dict[str,
         if item.casefold() == name.casefold():
             kept.name = item
     if len(items) < _FEW_ITEMS:
-        words = {word for item in items for word in item.split()}
+        words = {word for item in items for word in _WORDS.findall(item)}
         for name, found in mentions.items():
             key = name.casefold()
-            if key not in items and not words.issuperset(key.split()):
+            if key not in items and not words.issuperset(_WORDS.findall(key)):
                 found.listed = False
                 items[key] = found
     return items
@@ -150,7 +151,7 @@ def _listed_items(parsed: ParsedText) -> Iterator[tuple[str, int]]:
         if len(items) == 1 and not bullet and len(body.split()) > 4:
             continue
         for raw in items:
-            item = _SKILL_LEVEL.sub("", raw).strip(" .:-–*‐\"'").replace("\n", " ")
+            item = _SKILL_LEVEL.sub("", raw).strip(" :-–*").rstrip(".").replace("\n", " ")
             plain = _PLAIN_ITEM.fullmatch(item) and not _SENTENCE_WORD.search(item)
             if plain and (len(item) > 2 or phrases.name_of(lower_in_place(item))):
                 yield item, start
@@ -175,10 +176,10 @@ def _labels_skills(line: TextLine) -> bool:
 def _paragraphs(parsed: ParsedText) -> Iterator[tuple[str, int, bool]]:
     """The lines of the lists of skills, those joined that a line break took apart."""
     found: list[tuple[str, int, bool]] = []
-    last, tight, skipped = "", False, False
+    last, tight, skipped, running = "", False, False, False
     for before, line in pairwise((TextLine("", 0, Section.HEAD), *parsed.lines)):
         if line.heading or not (line.part is Section.SKILLS or _labels_skills(line)):
-            last, skipped = "", False
+            last, skipped, running = "", False, False
             continue
         tight = tight if last else before.heading and not line.gap
         # A list that began right under its heading ends where other words stand apart.
@@ -186,9 +187,11 @@ def _paragraphs(parsed: ParsedText) -> Iterator[tuple[str, int, bool]]:
         skipped = skipped or apart or _NO_SKILLS.match(line.text) is not None
         if skipped:
             continue
+        wrapped = running or (len(last) > _WRAPPED_CHARS and "," in last)
         open_end = last.endswith((",", ";", "&", "/")) or last.count("(") > last.count(")")
-        full = len(last) > _WRAPPED_CHARS and "," in last and not line.gap
-        if last and not line.bullet and (open_end or full) and not _LABEL.match(line.text):
+        running = open_end or (wrapped and not line.gap)
+        running = running and last != "" and not line.bullet and not _LABEL.match(line.text)
+        if running:
             text, start, bullet = found.pop()
             found.append((f"{text} {line.text}", start, bullet))
         else:
@@ -387,8 +390,9 @@ def _follows_job(words: list[str], job: str) -> bool:
     """Whether these words can end a title after its word for a job."""
     if not words or words[0].lower() in _TITLE_LINKS:
         return len(words) != 1 and len(words) <= 6
-    described = job.lower() in _job_words()[2] and len(words) <= 3
-    return described or all(_TITLE_END.fullmatch(word) for word in words)
+    _, ends, described_jobs = _job_words()
+    described = job.lower() in described_jobs or job.lower().endswith(ends)
+    return (described and len(words) <= 3) or all(_TITLE_END.fullmatch(word) for word in words)
 
 
 @cache

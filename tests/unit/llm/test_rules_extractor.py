@@ -54,7 +54,7 @@ def assert_valid(extraction: Extraction, profile: str) -> None:
 
 def test_the_rules_are_an_extractor_with_a_name_for_caches() -> None:
     extractor: Extractor = RulesExtractor()
-    assert extractor.identity == "rules/1"
+    assert extractor.identity == "rules/2"
     assert extract("x " * 100, "resume").model == "rules"
 
 

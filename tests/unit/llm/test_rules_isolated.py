@@ -35,7 +35,7 @@ def titled(*titles: str) -> list[ExtractionRequest]:
 
 def test_children_answer_under_the_same_name(children: ChildPool) -> None:
     extractor: Extractor = RulesExtractor(children=children)
-    assert extractor.identity == RulesExtractor().identity == "rules/1"
+    assert extractor.identity == RulesExtractor().identity == "rules/2"
 
 
 @pytest.mark.parametrize("caps", [Caps(), Caps(primary_skills=2, industries=1)])

@@ -1,10 +1,13 @@
 """How the rules read a résumé."""
 
+from collections.abc import Mapping
+from datetime import date
 from typing import Any
 
 import pytest
 
 from penstock.documents import Extraction, ExtractionRequest
+from penstock.llm.answers import UNCAPPED
 from penstock.rules import RulesExtractor
 
 from .scoring import TODAY
@@ -14,8 +17,11 @@ FILLER = (
 )
 
 
-def read(text: str) -> dict[str, Any]:
-    outcome = RulesExtractor(today=TODAY).extract([ExtractionRequest(text + FILLER, "resume")])[0]
+def read(
+    text: str, today: date | None = TODAY, metadata: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    request = ExtractionRequest(text + FILLER, "resume", metadata=metadata or {})
+    outcome = RulesExtractor(UNCAPPED, today=today).extract([request])[0]
     assert isinstance(outcome, Extraction)
     return dict(outcome.fields)
 
@@ -157,3 +163,234 @@ def test_nothing_found_is_null_for_certifications_and_industries() -> None:
 def test_an_industry_needs_more_than_one_sign() -> None:
     assert read("I once visited a hospital.")["industries"] is None
     assert read("Patients of the hospital came to my clinic.")["industries"] == ["Healthcare"]
+
+
+EXPORT = """Anita Rao
+Team Lead - Lakeshore Systems
+
+Pune, Maharashtra - Email me on Indeed: indeed.com/r/Anita-Rao/0123456789abcdef
+
+Result oriented, with over 8 years of experience, and great at taking initiative.
+
+WORK EXPERIENCE
+
+Team Lead - Windows
+
+Lakeshore Systems -  Pune, Maharashtra -
+
+April 2014 to Present
+
+Responsibilities:
+Handling a team of nine.
+
+Desktop Support
+
+Harlan Networks -  Pune, Maharashtra -
+
+June 2009 to March 2014
+
+EDUCATION
+
+B.Tech in Computer Engineer
+
+Pune University
+
+2005 to 2009
+
+SKILLS
+
+.NET (4 years), NET, Oracle Database, ORACLE (2 years), ReactJS, React, PeopleSoft (Less
+than 1 year), Unix shell scripting, Team
+Handling, Office 365
+
+https://www.indeed.com/r/Anita-Rao/0123456789abcdef?isid=rex-download&co=IN
+
+LINKS
+
+http://www.example.com/anita
+
+ADDITIONAL INFORMATION
+
+Databases: MySQL, Redis (basic)
+I am better than average at meeting dates.
+"""
+
+
+def test_a_board_export_gives_its_titles_total_and_skills() -> None:
+    found = read(EXPORT, today=None)
+    assert found["recent_job_titles"] == ["Team Lead - Windows", "Desktop Support"]
+    assert found["years_experience_total"] == 8
+    assert set(found["primary_skills"]) == {
+        ".NET",
+        "Oracle Database",
+        "React",
+        "PeopleSoft",
+        "Unix shell scripting",
+        "Team Handling",
+        "Office 365",
+        "MySQL",
+        "Redis",
+    }
+
+
+def test_listed_skills_are_spelled_as_the_list_spells_them() -> None:
+    listed = "Postgres, k8s, HP ALM/QC, P&L Management, Internet of Things"
+    assert read(f"Skills\n{listed}")["primary_skills"] == listed.split(", ")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "https://www.example.com/me",
+        "great at taking initiative",
+        "than",
+        "I hereby declare that Python, Java and SQL are true",
+        "Place: Pune",
+        "worked with Python in the team",
+    ],
+)
+def test_addresses_and_pieces_of_sentences_are_no_listed_skills(line: str) -> None:
+    words = set(read(f"Skills\nCarpentry\nWelding\n{line}")["primary_skills"])
+    assert words <= {"Carpentry", "Welding", "Python", "Java", "SQL"}
+
+
+def test_mentioned_skills_are_left_out_where_many_are_listed() -> None:
+    listed = ", ".join(f"Trade {name}" for name in "BCDEFGHJKLMN")
+    assert "Docker" not in read(f"Built with Docker.\n\nSkills\n{listed}")["primary_skills"]
+    assert "Docker" in read("Built with Docker.\n\nSkills\nTrade B")["primary_skills"]
+
+
+def test_two_columns_are_read_one_after_the_other() -> None:
+    rows = (
+        ("SKILLS", "EXPERIENCE"),
+        ("Falconry", "Barista, Corner Coffee"),
+        ("Archery", "2015 - 2019"),
+        ("Beekeeping", "Served guests every morning."),
+        ("Weaving", ""),
+        ("Pottery", "Cook, Harbour Inn"),
+        ("Joinery", "2012 - 2015"),
+        ("Basketry", "Cooked for eighty guests."),
+    )
+    text = "\n".join(f"{left:<24}{right}".rstrip() for left, right in rows)
+    found = read(text)
+    assert found["recent_job_titles"] == ["Barista", "Cook"]
+    assert found["years_experience_total"] == 7
+    assert {"Falconry", "Archery", "Basketry"} <= set(found["primary_skills"])
+
+
+def test_a_row_of_dates_beside_jobs_is_no_column() -> None:
+    text = "Experience\n" + "\n".join(
+        f"{2000 + year}-{2001 + year}    Clerk, Alpha" for year in range(0, 16, 2)
+    )
+    assert read(text)["years_experience_total"] == 8
+
+
+def test_headings_inside_one_long_line_are_found() -> None:
+    text = (
+        "Dan Price Amarillo, TX " + "To keep heavy trucks on the road. " * 12 + "WORK EXPERIENCE "
+        "Welder, Harlan Steel, 2010 to 2016 Welded frames. EDUCATION Diploma 2005 to 2009 "
+        "SKILLS Welding (6 years), Air brakes ADDITIONAL INFORMATION Own tools."
+    )
+    found = read(text)
+    assert found["years_experience_total"] == 6
+    assert found["primary_skills"] == ["Welding", "Air brakes"]
+
+
+@pytest.mark.parametrize(
+    ("text", "title", "years", "skill"),
+    [
+        (
+            "Berufserfahrung\nMai 2014 - Januar 2019\nTeamleiter Einkauf, Elbe GmbH\n\n"
+            "Kenntnisse\nRahmenverträge, Incoterms",
+            "Teamleiter",
+            5,
+            "Rahmenverträge",
+        ),
+        (
+            "Expérience professionnelle\nInfirmière en réanimation\njanvier 2015 à août 2019\n\n"
+            "Compétences\nSoins palliatifs, Pack Office",
+            "Infirmière en réanimation",
+            5,
+            "Soins palliatifs",
+        ),
+        (
+            "Perfil\nIngeniero con 14 años de experiencia.\n\nExperiencia\n"
+            "ACME — Jefe de obra (mayo 2015 - actualidad)\n\nInformática\nPresto, CYPE",
+            "Jefe de obra",
+            14,
+            "Presto",
+        ),
+        (
+            "Wie ben ik?\nAcht jaar werkervaring.\n\nWerkervaring\n"
+            "Projectleider wijken\nseptember 2019 – heden\n\nVaardigheden\nParticipatie, ArcGIS",
+            "Projectleider wijken",
+            8,
+            "Participatie",
+        ),
+    ],
+)
+def test_other_languages_are_read_the_same_way(
+    text: str, title: str, years: int, skill: str
+) -> None:
+    found = read(text)
+    assert found["recent_job_titles"][0].startswith(title)
+    assert found["years_experience_total"] == years
+    assert skill in found["primary_skills"]
+
+
+def test_a_title_that_no_table_knows_is_found_where_the_others_stand() -> None:
+    text = (
+        "Experience\nStore Manager\nAlpha Retail\n2015 - 2019\n\nVisual Display\nBeta Retail\n"
+        "2010 - 2015"
+    )
+    assert read(text)["recent_job_titles"] == ["Store Manager", "Visual Display"]
+
+
+def test_a_role_in_a_project_is_no_title_beside_a_job() -> None:
+    text = (
+        "Experience\nData Engineer, Acme, 2015 - 2019\n\nProject: Portal\nRole: Developer\n"
+        "Duration: Jan 2016 to Dec 2016"
+    )
+    assert read(text)["recent_job_titles"] == ["Data Engineer"]
+
+
+@pytest.mark.parametrize("inside", ["Responsibilities:", "Overview", "Projects", "Skills"])
+def test_a_heading_inside_a_job_does_not_end_the_jobs(inside: str) -> None:
+    text = f"EXPERIENCE\nCook, A, 2015 - 2019\n{inside}\n- Cooked.\nClerk, B, 2010 - 2015"
+    found = read(text)
+    assert found["recent_job_titles"] == ["Cook", "Clerk"]
+    assert found["years_experience_total"] == 9
+
+
+def test_a_stated_total_wins_over_the_dates() -> None:
+    text = "Clerk with over 8 years of experience.\n\nExperience\nClerk, A, Jan 2009 - Present"
+    assert read(text)["years_experience_total"] == 8
+
+
+def test_a_stated_total_wins_over_a_larger_part() -> None:
+    text = "Total 5 years of experience at Acme.\n9 years of experience in all kinds of teaching."
+    assert read(text)["years_experience_total"] == 5
+
+
+def test_present_in_an_old_resume_is_its_newest_year() -> None:
+    text = "Experience\nClerk, A, March 2008 - Present\n\nAwards\nClerk of the year 2012"
+    assert abs(read(text, today=None)["years_experience_total"] - 4) <= 1
+
+
+def test_a_certificate_that_expires_later_says_nothing_about_present() -> None:
+    text = (
+        "Experience\nClerk, A, March 2008 - Present\nCook, B, 2004 - 2008\n\nCertifications\n"
+        "First aid, valid until 2021"
+    )
+    assert abs(read(text, today=None)["years_experience_total"] - 4) <= 1
+
+
+def test_the_date_of_the_file_says_what_present_means() -> None:
+    text = "Experience\nClerk, A, March 2008 - Present\n\nAwards\nClerk of the year 2012"
+    found = read(text, today=None, metadata={"created": "2018-03-01"})
+    assert found["years_experience_total"] == 10
+
+
+def test_the_length_beside_an_open_job_says_when_it_was_written() -> None:
+    text = "Experience\nAcme\nData Engineer\nMarch 2018 - Present (2 years 4 months)"
+    assert read(text)["years_experience_total"] == 2
