@@ -74,20 +74,22 @@ def months_covered(spans: Iterable[Span]) -> int:
 
 
 def written_on(parsed: ParsedText, metadata: Mapping[str, Any]) -> date:
-    """The day that "Present" means: the file's date or the newest year in the text, at most today.
+    """The day that "Present" means: the file's date, or the newest year in the text if that is
+    later, at most today.
 
     A text with no date but the start of what goes on was written today, as far as it says.
     """
     today = datetime.now(UTC).date()
-    stated = (text_fact(metadata, name) or "" for name in _FACTS)
-    if fact := next((day for day in map(_read_day, stated) if day), None):
-        return min(fact, today)
     if not parsed.resume:
         return today
+    stated = (text_fact(metadata, name) or "" for name in _FACTS)
+    fact = next((day for day in map(_read_day, stated) if day), None)
     # A certificate's date may be the day it expires.
     lines = [line.text for _, line in parsed.dated if line.part is not Section.CERTIFICATIONS]
     years = [int(year) for text in lines for year in _ANY_YEAR.findall(text)]
     known = [year for year in years if year <= today.year]
+    if fact and fact.year >= max(known, default=0):
+        return min(fact, today)
     return min(date(max(known), 12, 1), today) if len(known) > 1 else today
 
 
