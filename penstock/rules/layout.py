@@ -151,24 +151,14 @@ def _columns_apart(text: str) -> str:
 
 def _read_lines(text: str, *, resume: bool) -> Iterator[TextLine]:
     headings = _part_of(resume=resume)
-    part, position, resumed, gap, capitals = Section.HEAD, 0, None, False, False
+    part, position, resumed, gap, capitals, last = Section.HEAD, 0, None, False, False, ""
     for raw in text.split("\n"):
         stripped = raw.strip()
         if stripped:
-            inside = resume and part is Section.EXPERIENCE
             line = _read_line(stripped, position + raw.index(stripped[0]), part, headings)
-            opens = line.heading or line.part is not part
-            if inside and opens and not _ends_experience(line, capitals):
-                line = TextLine(stripped, line.start, part)
-            elif (
-                not opens
-                and resume
-                and part is Section.SKILLS
-                and capitals
-                and gap
-                and _ends_list(stripped)
-            ):
-                line = TextLine(stripped, line.start, Section.OTHER, heading=True)
+            if resume:
+                apart = gap and capitals and not last.isupper()
+                line, last = _fit_resume(line, stripped, part, capitals, apart), stripped
             if line.part is not part:
                 resumed = None if line.heading else part
                 part, capitals = line.part, stripped.isupper()
@@ -183,16 +173,19 @@ def _read_lines(text: str, *, resume: bool) -> Iterator[TextLine]:
         position += len(raw) + 1
 
 
-def _ends_experience(line: TextLine, capitals: bool) -> bool:
-    """Jobs end at studies or at a heading written as their own was, not at one inside a job."""
-    if line.part in (Section.EDUCATION, Section.CERTIFICATIONS, Section.SUMMARY):
-        return line.heading and line.part is not Section.SUMMARY
-    return line.heading and (line.text.isupper() or not capitals)
-
-
-def _ends_list(stripped: str) -> bool:
-    """Words in capitals, alone, head a part that is in no table."""
-    return stripped.isupper() and len(stripped) <= _MAX_HEADING_CHARS and "," not in stripped
+def _fit_resume(
+    line: TextLine, stripped: str, part: Section, capitals: bool, apart: bool
+) -> TextLine:
+    """The line without a heading that is a job's own, and as one where no table knows it."""
+    if part is Section.EXPERIENCE and (line.heading or line.part is not part):
+        # Jobs end at studies or at a heading written as their own was.
+        studies = line.part in (Section.EDUCATION, Section.CERTIFICATIONS)
+        alike = line.part is not Section.SUMMARY and (stripped.isupper() or not capitals)
+        return line if line.heading and (studies or alike) else TextLine(stripped, line.start, part)
+    # Words in capitals, alone, head another part.
+    if part is line.part is Section.SKILLS and apart and stripped.isupper() and "," not in stripped:
+        return line if line.heading else TextLine(stripped, line.start, Section.OTHER, heading=True)
+    return line
 
 
 def _read_line(

@@ -79,17 +79,13 @@ def _with_spans(lines: Iterable[tuple[int, TextLine]], today: date) -> DatedLine
 
 def count_years(parsed: ParsedText, dated: DatedLines) -> FoundValue:
     """The total that the text states, else the years that its dates cover."""
-    stated = list(_stated_years(parsed))
     worked = round(months_covered(span for _, spans in dated for span in spans) / 12)
-    if stated:
-        *_, high, value = max(stated, key=lambda years: years[:3])
-        near = not dated or abs(high - worked) <= 3
-        return FoundValue(value, 1.0 if near else 0.7)
-    return (
-        FoundValue(worked, 0.9 if Section.EXPERIENCE in parsed.parts else 0.55)
-        if dated
-        else FoundValue(None, 0.0)
-    )
+    stated = max(_stated_years(parsed), key=lambda years: years[:3], default=None)
+    if stated and (any(stated[:2]) or not dated):
+        near = not dated or abs(stated[2] - worked) <= 3
+        return FoundValue(stated[3], 1.0 if near else 0.7)
+    support = 0.9 if Section.EXPERIENCE in parsed.parts else 0.55
+    return FoundValue(worked, support) if dated else FoundValue(None, 0.0)
 
 
 def _near_study(parsed: ParsedText, index: int) -> bool:
@@ -98,7 +94,7 @@ def _near_study(parsed: ParsedText, index: int) -> bool:
 
 
 def _stated_years(parsed: ParsedText) -> Iterator[tuple[bool, bool, float, int | float | str]]:
-    """Stated years, and what makes them the total: a word, and standing outside of a job."""
+    """Stated years, and what makes them the total: a word, and no job or skill around them."""
     text = parsed.lowered
     for unit in _UNIT.finditer(text):
         begin = unit.start()
@@ -114,7 +110,7 @@ def _stated_years(parsed: ParsedText) -> Iterator[tuple[bool, bool, float, int |
         if about or _LABELLED.search(before):
             overall = _OVERALL.search(before[-40:]) is not None
             years = _read_years(found["low"], found["high"])
-            yield overall, line.part is not Section.EXPERIENCE, *years
+            yield overall, line.part not in (Section.EXPERIENCE, Section.SKILLS), *years
 
 
 def _read_years(low: str, high: str | None) -> tuple[float, int | float | str]:
