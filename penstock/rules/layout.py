@@ -18,6 +18,10 @@ _COLUMN_GAP = re.compile(r"(?:(?<=\S)(?:  +| +\| +)|^ {12,}(?:\| +)?)(?=[^\s|])"
 _MIN_COLUMN_LINES = 6
 _YEAR_HINT = re.compile(r"[12’'][09]?\d\d")
 _RUN_TOGETHER_CHARS = 400
+# After a sentence, and after the dates that stand below a job's title.
+_RUN_ON = re.compile(
+    r"(?<=[a-z\d)][.;]) +(?=[A-Z•])|(?:(?<= to Present)|(?<= to \d{4})|(?<=[a-z] \d{4})) +(?!to )"
+)
 _HEADING_MARKS = "#*_=~:-–—•· \t[]|"
 
 
@@ -125,7 +129,8 @@ def parse_text(text: str, *, resume: bool = False) -> ParsedText:
         plain = _columns_apart(plain)
     plain = _WIDE_GAP.sub(lambda gap: gap[0][:4], plain)
     if resume and max(map(len, plain.split("\n"))) > _RUN_TOGETHER_CHARS:
-        plain = _run_together().sub(lambda found: f"\n{found[1]}\n", plain)
+        plain, headings = _run_together().subn(r"\n\1\n", plain)
+        plain = _RUN_ON.sub("\n", plain) if headings else plain
     return ParsedText(plain, resume)
 
 

@@ -211,6 +211,8 @@ def _pieces_near(
     for span in spans:
         text = text.replace(span.text, " | ")
     own = list(_pieces(text, 0))
+    if not any(piece.titled for piece in own) and (leading := _leading_title(text)):
+        own = [_Piece(leading, (0, 0), True, False)]
     yield from own
     if any(piece.titled for piece in own):
         return
@@ -242,6 +244,15 @@ def _pieces(text: str, offset: int) -> Iterator[_Piece]:
         yield _Piece(piece, (offset, number), titled, labelled)
 
 
+def _leading_title(text: str) -> str | None:
+    """The title in "Store Manager Alpha Retail - Pune", which nothing parts from the company."""
+    words = re.split(r"\s+[-–|]\s+", text)[0].split()
+    if not names_a_role(text) or any(word[0].islower() and len(word) > 3 for word in words):
+        return None
+    titles = (" ".join(words[:end]) for end in range(min(6, len(words) - 1), 0, -1))
+    return next(filter(is_title, titles), None)
+
+
 def _reads_as_name(text: str) -> bool:
     """Whether words where other jobs have their title can be one that the table lacks."""
     words = text.split()
@@ -249,7 +260,8 @@ def _reads_as_name(text: str) -> bool:
         0 < len(words) <= 6
         and text[0].isupper()
         and not re.search(
-            r"\d|[.!?]\Z|\b(?:Inc|Ltd|LLC|GmbH|Limited|Pvt|Corp|Company|University)\b", text
+            r"\d|[.!?]\Z|\b(?:Inc|Ltd|LLC|GmbH|Limited|Pvt|Corp|Company|University|Responsibilities|Project)\b",
+            text,
         )
     )
 

@@ -57,7 +57,6 @@ _SENTENCE_WORD = re.compile(
 _AND = re.compile(r"\s+(?:and|und|et|y|e|en)\s+")
 _WORDS = re.compile(r"[^\s/&,-]+")
 _WRAPPED_CHARS = 50
-_LISTED = re.compile(r"[,;:|]")
 _NO_SKILLS = re.compile(r"(?i)(?:i )?hereby|(?:place|date|signature)\s*:")
 
 
@@ -183,7 +182,9 @@ def _paragraphs(parsed: ParsedText) -> Iterator[tuple[str, int, bool]]:
             continue
         tight = tight if last else before.heading and not line.gap
         # A list that began right under its heading ends where other words stand apart.
-        apart = tight and line.gap and last != "" and not (line.bullet or _LISTED.search(line.text))
+        apart = (
+            tight and line.gap and last != "" and not (line.bullet or _ITEM_BREAK.search(line.text))
+        )
         skipped = skipped or apart or _NO_SKILLS.match(line.text) is not None
         if skipped:
             continue
@@ -389,7 +390,7 @@ def _names_job(word: str) -> bool:
 def _follows_job(words: list[str], job: str) -> bool:
     """Whether these words can end a title after its word for a job."""
     if not words or words[0].lower() in _TITLE_LINKS:
-        return len(words) != 1 and len(words) <= 6
+        return len(words) != 1 and len(words) <= 6 and not any(map(str.isdigit, words))
     _, ends, described_jobs = _job_words()
     described = job.lower() in described_jobs or job.lower().endswith(ends)
     return (described and len(words) <= 3) or all(_TITLE_END.fullmatch(word) for word in words)

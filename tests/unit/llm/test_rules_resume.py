@@ -288,11 +288,13 @@ def test_a_row_of_dates_beside_jobs_is_no_column() -> None:
 def test_headings_inside_one_long_line_are_found() -> None:
     text = (
         "Dan Price Amarillo, TX " + "To keep heavy trucks on the road. " * 12 + "WORK EXPERIENCE "
-        "Welder, Harlan Steel, 2010 to 2016 Welded frames. EDUCATION Diploma 2005 to 2009 "
+        "Welder Harlan Steel - Amarillo, TX - 2010 to 2016 Welded frames. Shop Helper Erie Works - "
+        "2008 to 2010 Swept up. EDUCATION Diploma 2005 to 2008 "
         "SKILLS Welding (6 years), Air brakes ADDITIONAL INFORMATION Own tools."
     )
     found = read(text)
-    assert found["years_experience_total"] == 6
+    assert found["recent_job_titles"] == ["Welder", "Shop Helper"]
+    assert found["years_experience_total"] == 8
     assert found["primary_skills"] == ["Welding", "Air brakes"]
 
 
@@ -360,6 +362,24 @@ def test_a_heading_inside_a_job_does_not_end_the_jobs(inside: str) -> None:
     found = read(text)
     assert found["recent_job_titles"] == ["Cook", "Clerk"]
     assert found["years_experience_total"] == 9
+
+
+def test_the_dates_win_over_years_that_only_a_job_or_a_skill_has() -> None:
+    text = (
+        "Experience\nClerk, A, 2010 - 2020\nTrained staff with 2 years of experience.\n\n"
+        "Skills\nFiling, 3 years of experience"
+    )
+    assert read(text)["years_experience_total"] == 10
+
+
+def test_a_skills_list_of_lone_words_in_capitals_has_no_headings() -> None:
+    found = read("SKILLS\n\nFALCONRY\n\nARCHERY\n\nLinks")["primary_skills"]
+    assert {"FALCONRY", "ARCHERY"} <= set(found)
+
+
+def test_a_heading_that_no_table_knows_ends_a_list_of_skills() -> None:
+    found = read("SKILLS\n\nFalconry, Archery\n\nROYAL HONOURS\n\nOrder of the Bath")
+    assert found["primary_skills"] == ["Falconry", "Archery"]
 
 
 def test_a_stated_total_wins_over_the_dates() -> None:
