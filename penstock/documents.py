@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from penstock.errors import DocumentFault, ErrorClass
@@ -44,6 +45,19 @@ class StoredDocument:
     size: int
     media_type: str | None = None
     source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RawReference:
+    """Where a document's bytes are, and what its source said about them."""
+
+    raw_key: str | None
+    name: str
+    size: int
+    media_type: str | None
+    source: str | None = None
+    path: Path | None = None
+    """A user's own file, read in place; then there is no key."""
 
 
 @dataclass(frozen=True, slots=True)

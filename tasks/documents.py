@@ -8,8 +8,8 @@ from prefect import State, Task, task
 from prefect.states import Completed, Failed
 
 from penstock.backfill.backfill import Dispatched, Dispatcher
-from penstock.documents import ExtractionRequest, Fault
-from penstock.pipeline.steps import ExtractionResult, RawReference, Steps, TextResult
+from penstock.documents import ExtractionRequest, Fault, RawReference
+from penstock.pipeline.steps import ExtractionResult, Steps, TextResult
 from penstock.runs.admission import Admission, AdmittedDocument
 from tasks.policy import PIPELINE
 

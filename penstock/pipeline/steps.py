@@ -20,6 +20,7 @@ from penstock.documents import (
     ExtractionSkipped,
     Fault,
     RawDocument,
+    RawReference,
     StoredDocument,
 )
 from penstock.embed.embedder import Embedder
@@ -30,19 +31,6 @@ from penstock.text.extract import TextPool
 
 TextResult = ExtractedText | Fault
 ExtractionResult = Extraction | ExtractionSkipped | Fault
-
-
-@dataclass(frozen=True, slots=True)
-class RawReference:
-    """Where a document's bytes are, and what its source said about them."""
-
-    raw_key: str | None
-    name: str
-    size: int
-    media_type: str | None
-    source: str | None = None
-    path: Path | None = None
-    """A user's own file, read in place; then there is no key."""
 
 
 class Steps(Protocol):

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from penstock.crawl.files import file_version, path_of_uri
-from penstock.documents import ExtractedText, Stage
+from penstock.documents import ExtractedText, RawReference, Stage
 from penstock.failpoints import hit
 from penstock.pipeline.stage import (
     MARKS,
@@ -17,7 +17,6 @@ from penstock.pipeline.stage import (
     split_faults,
     update_nodes,
 )
-from penstock.pipeline.steps import RawReference
 from penstock.queue.items import Claim, Outcome, WorkItem
 from penstock.store.bulk import BulkStatement
 from penstock.store.database import Tx

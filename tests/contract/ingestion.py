@@ -13,8 +13,15 @@ import sqlalchemy as sa
 from penstock.app import App, open_app
 from penstock.crawl.files import FolderListing
 from penstock.crawl.listing import Listed
-from penstock.documents import ExtractedText, Extraction, ExtractionRequest, Fault, Stage
-from penstock.pipeline.steps import ExtractionResult, RawReference, TextResult
+from penstock.documents import (
+    ExtractedText,
+    Extraction,
+    ExtractionRequest,
+    Fault,
+    RawReference,
+    Stage,
+)
+from penstock.pipeline.steps import ExtractionResult, TextResult
 from penstock.queue.queue import WorkQueue
 from penstock.queue.retry import FixedDelays, RetryRule
 from penstock.rules import RulesExtractor
