@@ -53,7 +53,7 @@ soak: setup
 check: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy $(PACKAGES) tests bench
+	$(VENV)/bin/mypy $(PACKAGES) examples tests bench
 	$(VENV)/bin/lint-imports
 
 # docs/reference/ is written from the code.

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.client import Client
-    from penstock.documents import ExtractedText, RawDocument
+    from penstock.documents import (
+        Embedding,
+        ExtractedText,
+        Extraction,
+        ExtractionSkipped,
+        RawDocument,
+        RawReference,
+    )
     from penstock.llm.profiles import Confidence, Profile
     from penstock.text.custom import extractor
     from penstock.worker import (
@@ -20,10 +27,14 @@ __all__ = [
     "Client",
     "Confidence",
     "Database",
+    "Embedding",
     "ExtractedText",
+    "Extraction",
+    "ExtractionSkipped",
     "ExtractionWorker",
     "Profile",
     "RawDocument",
+    "RawReference",
     "ResearchDatabase",
     "extractor",
     "register_signal_handlers",
@@ -35,8 +46,12 @@ _HOMES = {
     "ExtractionWorker": "penstock.worker",
     "ResearchDatabase": "penstock.worker",
     "register_signal_handlers": "penstock.worker",
+    "Embedding": "penstock.documents",
     "ExtractedText": "penstock.documents",
+    "Extraction": "penstock.documents",
+    "ExtractionSkipped": "penstock.documents",
     "RawDocument": "penstock.documents",
+    "RawReference": "penstock.documents",
     "Profile": "penstock.llm.profiles",
     "Confidence": "penstock.llm.profiles",
     "extractor": "penstock.text.custom",

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from penstock.runs.execute import HeldRun
     from penstock.runs.run import RunLease
     from penstock.search.hybrid import Searcher
+    from penstock.sources.collect import Collector
     from penstock.sources.finder import SourceFinder
     from penstock.text.extract import TextPool
 
@@ -205,6 +206,13 @@ class App:
         return SourceFinder(
             self.database, lambda: self.fetcher, lambda: self.s3, lambda: self.off_limits
         )
+
+    @cached_property
+    def collector(self) -> "Collector":
+        from penstock.sources.collect import Collector
+
+        most = self.settings.max_document_bytes
+        return Collector(self.sources, self.fetcher, self.raw, self.fetch_threads, most)
 
     @cached_property
     def children(self) -> "ChildPool":

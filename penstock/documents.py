@@ -1,5 +1,6 @@
 """The values that pass between crawl, text, extraction, embedding and the store."""
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -99,6 +100,9 @@ class Fault:
     def of(cls, error: DocumentFault) -> "Fault":
         return cls(error.kind, str(error), error.retry_after_seconds)
 
+    def as_error(self) -> DocumentFault:
+        return DocumentFault(self.kind, self.message, retry_after_seconds=self.retry_after_seconds)
+
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
@@ -142,6 +146,20 @@ class Extraction:
     """Why the first model's answer was not good enough; it may be kept all the same."""
     marks: tuple[str, ...] = ()
     """Remarks on the fields: `input_cut`, `kept_primary`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """The vector of one text, of unit length. Vectors of two identities are never compared."""
+
+    identity: str
+    """`maker/model@dimensions`"""
+    values: tuple[float, ...]
+
+    @classmethod
+    def of(cls, identity: str, vector: bytes) -> "Embedding":
+        """From little-endian 32-bit numbers, as embedders return them."""
+        return cls(identity, struct.unpack(f"<{len(vector) // 4}f", vector))
 
 
 @dataclass(frozen=True, slots=True)

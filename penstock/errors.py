@@ -21,6 +21,7 @@ PenstockError
 """
 
 from enum import StrEnum
+from typing import Any
 
 
 class ErrorClass(StrEnum):
@@ -45,6 +46,19 @@ class ErrorClass(StrEnum):
 
 class PenstockError(Exception):
     """Base of all errors raised on purpose; the message says what to do."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By default they are made again from their message alone. Task runners that use processes
+        # pickle what a task raises.
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(
+    kind: type[PenstockError], args: tuple[Any, ...], values: dict[str, Any]
+) -> PenstockError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(values)
+    return error
 
 
 class UsageError(PenstockError):

@@ -1,6 +1,5 @@
 """Stage `embed`: the last one; it ends the document's part in its run."""
 
-import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from penstock.errors import ConfigurationError
 from penstock.failpoints import hit
 from penstock.llm.profiles import profile_named, profile_names
 from penstock.pipeline.extract import profile_of
+from penstock.pipeline.keys import vector_key
 from penstock.pipeline.stage import (
     Completion,
     StageContext,
@@ -273,8 +273,7 @@ def _subject(
 
 def _hash(embedder: Embedder, whole: str) -> str:
     """Of what this model would read."""
-    text = f"{embedder.identity}\n{whole[: embedder.window_chars]}"
-    return hashlib.sha256(text.encode()).hexdigest()
+    return vector_key(embedder.identity, whole[: embedder.window_chars])
 
 
 def _embedded_text(context: StageContext, row: sa.Row[Any]) -> str:

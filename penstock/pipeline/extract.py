@@ -1,7 +1,6 @@
 """Stage `extract`: a model, or the rules, fills the fields of a profile from the text."""
 
 import hashlib
-import json
 import threading
 import time
 from collections import defaultdict
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import sqlalchemy as sa
 
@@ -18,7 +18,8 @@ from penstock.errors import BudgetSpent
 from penstock.failpoints import hit
 from penstock.llm.answers import cap_fields
 from penstock.llm.caller import CallNotNeeded
-from penstock.llm.profiles import profile_for, profile_named, profile_names
+from penstock.llm.profiles import profile_for
+from penstock.pipeline.keys import fields_key
 from penstock.pipeline.stage import (
     Completion,
     StageContext,
@@ -34,6 +35,8 @@ from penstock.store.schema import ACTIVE_RUN, extractions, model_calls, nodes, r
 
 # How often a run's status and cost, which other workers change too, are read again.
 LOOK_SECONDS = 1.0
+# Of calls for texts that are no nodes.
+NO_NODE = str(UUID(int=0))
 _PAGE_PROFILE = "document"
 
 
@@ -155,14 +158,17 @@ def _answer_row(
 
 
 def profile_of(node: sa.Row[Any], default: str) -> str:
-    """The node's own profile, else the one of its content's type, else the default.
+    """The node's own profile, else the one of its content."""
+    return str(node.profile or profile_of_content(node.metadata, node.media_type, default))
+
+
+def profile_of_content(metadata: Mapping[str, Any], media_type: str | None, default: str) -> str:
+    """The profile of the content's type, else the default.
 
     A web page that does not say it is a posting is hardly ever what the default is for.
     """
-    if node.profile:
-        return str(node.profile)
-    kind = node.metadata.get("schema_type")
-    is_page = node.media_type == "text/html"
+    kind = metadata.get("schema_type")
+    is_page = media_type == "text/html"
     return profile_for([kind] if kind else [], _PAGE_PROFILE if is_page else default)
 
 
@@ -183,19 +189,9 @@ def _request(
     context: StageContext, item: WorkItem, row: sa.Row[Any], models: str
 ) -> ExtractionRequest:
     profile = item.payload.profile or profile_of(row, context.default_profile)
-    # A profile that is no longer known is refused by the extractor, document by document.
-    known = profile in profile_names()
     title, text = row.title or None, row.body or ""
-    parts = [
-        item.tenant_id,
-        context.extraction_version,
-        profile_named(profile).schema_hash if known else "unknown",
-        models,
-        title,
-        dict(row.metadata),
-        text,
-    ]
-    key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    made_by = (context.extraction_version, profile, models)
+    key = fields_key(item.tenant_id, *made_by, title, row.metadata, text)
     if item.payload.refresh:
         # Under a key of its own, so that no kept answer is found.
         key = hashlib.sha256(f"{key}:{item.id}".encode()).hexdigest()
@@ -245,7 +241,10 @@ class _RunState:
 
 
 class StoreLedger:
-    """A ledger (see `penstock.llm.chain`) in the store; safe from several threads."""
+    """A ledger (see `penstock.llm.chain`) in the store; safe from several threads.
+
+    An answer to a text that is no node is not kept: nothing would ever delete it.
+    """
 
     def __init__(
         self, database: Database, extraction_version: str, max_cost_usd_per_run: float | None
@@ -284,12 +283,12 @@ class StoreLedger:
             row = {
                 "tenant_id": request.tenant_id,
                 "run_id": request.run_id,
-                "node_id": request.node_id,
+                "node_id": request.node_id or NO_NODE,
                 "called_at": tx.now,
             }
             values = {one.name: getattr(call, one.name) for one in fields(call)}
             tx.execute(sa.insert(model_calls), row | values)
-            if answer is not None:
+            if answer is not None and request.node_id:
                 self._keep(tx, request, answer)
         if request.run_id is not None:
             with self._lock:
@@ -297,6 +296,8 @@ class StoreLedger:
                     self._runs[request.run_id].dollars += call.cost_usd
 
     def keep(self, request: ExtractionRequest, answer: Extraction) -> None:
+        if not request.node_id:
+            return
         with self._database.write() as tx:
             self._keep(tx, request, answer)
 

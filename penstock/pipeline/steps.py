@@ -57,7 +57,9 @@ class DirectSteps:
     embedder: Embedder
     max_bytes: int
 
-    def parse(self, keys: Sequence[str], documents: Sequence[RawReference]) -> list[TextResult]:
+    def parse(
+        self, keys: Sequence[str], documents: Sequence[RawReference | RawDocument]
+    ) -> list[TextResult]:
         del keys
         loaded = [self._load(document) for document in documents]
         found = [document for document in loaded if not isinstance(document, Fault)]
@@ -74,7 +76,9 @@ class DirectSteps:
         del keys
         return self.embedder.embed(texts)
 
-    def _load(self, document: RawReference) -> RawDocument | StoredDocument | Fault:
+    def _load(self, document: RawReference | RawDocument) -> RawDocument | StoredDocument | Fault:
+        if isinstance(document, RawDocument):
+            return document
         try:
             if document.path is not None:
                 return _stored(document, document.path, check_file(document.path, self.max_bytes))

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from penstock.crawl.files import file_version, path_of_uri
 from penstock.documents import ExtractedText, RawReference, Stage
 from penstock.failpoints import hit
+from penstock.pipeline.keys import text_key
 from penstock.pipeline.stage import (
     MARKS,
     Completion,
@@ -90,10 +91,9 @@ def _node_row(tx: Tx, item: WorkItem, text: ExtractedText) -> dict[str, Any]:
 
 
 def _key(context: StageContext, item: WorkItem, reference: RawReference) -> str:
-    # The name and the declared type settle what the bytes are when the bytes alone do not.
     hints = (reference.name, reference.media_type, reference.source)
     content = item.payload.content_hash or _file_mark(reference)
-    return ":".join(map(str, (item.tenant_id, content, *hints, context.extractors)))
+    return text_key(item.tenant_id, content, *hints, context.extractors)
 
 
 def _file_mark(reference: RawReference) -> str:

@@ -1,0 +1,1 @@
+"""Flows of your own, made of the tasks in `tasks`."""
