@@ -1,4 +1,5 @@
-"""The tasks of flows: extract text, extract fields, embed, admit, enqueue; one task run a batch."""
+"""The tasks of the pipeline's flows: extract text, extract fields, embed, admit, enqueue; one task
+run a batch, whose documents are leased work items. Tasks for other flows are in `tasks.steps`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -62,19 +63,19 @@ class Batch(Generic[Result]):
 
 
 @task(name="extract text", task_run_name="extract text, {batch}", **PIPELINE)
-def extract_text(batch: Batch[TextResult]) -> State[list[str]]:
+def _text(batch: Batch[TextResult]) -> State[list[str]]:
     """Raw bytes → text."""
     return batch.compute()
 
 
 @task(name="extract fields", task_run_name="extract fields, {batch}", **PIPELINE)
-def extract_fields(batch: Batch[ExtractionResult]) -> State[list[str]]:
+def _fields(batch: Batch[ExtractionResult]) -> State[list[str]]:
     """Text → fields."""
     return batch.compute()
 
 
 @task(name="embed", task_run_name="embed, {batch}", **PIPELINE)
-def embed_texts(batch: Batch[bytes]) -> State[list[str]]:
+def _vectors(batch: Batch[bytes]) -> State[list[str]]:
     """Text → vectors."""
     return batch.compute()
 
@@ -87,13 +88,10 @@ class TaskSteps:
     label: str
     version: str
     """Of the extraction, as states show it."""
-    text_task: Task[..., Any] = extract_text
-    fields_task: Task[..., Any] = extract_fields
-    embed_task: Task[..., Any] = embed_texts
 
     def parse(self, keys: Sequence[str], documents: Sequence[RawReference]) -> list[TextResult]:
         batch = Batch(self.label, keys, lambda: self.steps.parse(keys, documents))
-        return _run(self.text_task, batch)
+        return _run(_text, batch)
 
     def extract(
         self, keys: Sequence[str], requests: Sequence[ExtractionRequest], reused: int = 0
@@ -105,11 +103,11 @@ class TaskSteps:
             reused=reused,
             version=self.version,
         )
-        return _run(self.fields_task, batch)
+        return _run(_fields, batch)
 
     def embed(self, keys: Sequence[str], texts: Sequence[str]) -> list[bytes]:
         batch = Batch(self.label, keys, lambda: self.steps.embed(keys, texts))
-        return _run(self.embed_task, batch)
+        return _run(_vectors, batch)
 
 
 def _run(task: Task[..., Any], batch: Batch[Result]) -> list[Result]:

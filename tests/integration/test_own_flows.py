@@ -1,5 +1,6 @@
 """Tasks in flows of a user's own, on a real Prefect server."""
 
+import runpy
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from penstock.testing import GroqServer, Reply
 from penstock.testing.script import invalid_api_key
 from tasks.parts import Blocks, close_shared_apps
 from tasks.steps import crawl, embed, extract_fields, extract_text
+from tests.e2e.test_howto import blocks
 from tests.integration.test_flows import PROSE, write_documents
 from tests.integration.test_models_flows import log_of
 from tests.simulator import Site
@@ -90,6 +92,20 @@ def test_the_example_reuses_every_document_that_has_not_changed(tmp_path: Path) 
         "extract fields": two_hits,
         "embed": two_hits,
     }
+
+
+def test_the_flow_of_the_page_runs_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_documents(tmp_path / "letters", "agnes", "boris")
+    monkeypatch.chdir(tmp_path)
+    # Prefect looks for the source of a flow.
+    page = tmp_path / "page.py"
+    page.write_text(blocks("docs/howto/tasks.md")[0])
+
+    runpy.run_path(str(page))
+
+    assert capsys.readouterr().out.count("'summary':") == 2
 
 
 def test_a_document_that_cannot_be_read_fails_alone_and_the_example_goes_on(
