@@ -12,6 +12,8 @@ from penstock.embed.embedder import build_embedder
 from penstock.errors import ConfigurationError, PenstockError, SchemaMismatch, StoreUnavailable
 from penstock.home import check_disk
 from penstock.redis.client import build_redis_client, mapped_errors
+from penstock.runs.lifecycle import run_from, select_runs
+from penstock.runs.run import RunStatus
 from penstock.search.vectors import look_at_switch
 from penstock.settings import (
     RETIRED_MODELS,
@@ -24,12 +26,14 @@ from penstock.settings import (
 from penstock.store.database import Database
 from penstock.store.migration import HEAD, current_revision
 from penstock.store.migration import check as check_schema
+from penstock.store.schema import runs
 
 if TYPE_CHECKING:
     from penstock.app import App
 
 
 Verdict = Literal["ok", "warning", "failed"]
+RUNS_SHOWN = 5
 LOW_DISK_BYTES = 1024**3
 ASK_SECONDS = 10.0
 
@@ -66,6 +70,7 @@ def _check_store(settings: Settings) -> Iterator[Finding]:
             yield _check_migrations(database)
             yield _check_vectors(database)
             yield from _check_switch(settings, database)
+            yield from _check_runs(database)
     finally:
         database.close()
 
@@ -125,6 +130,27 @@ def check_vector_switch(database: Database, identity: str) -> Finding:
     if found.failed:
         advice += ". Those that failed: `penstock jobs list --stage embed --status failed`"
     return Finding("search vectors", "warning", str(found), advice)
+
+
+def _check_runs(database: Database) -> Iterator[Finding]:
+    """Sources whose last run failed, or waits for a setting; nothing for another schema."""
+    if current_revision(database) != HEAD:
+        return
+    newest = sa.select(sa.func.max(runs.c.id)).group_by(runs.c.source_id)
+    stopped = sa.or_(runs.c.status == RunStatus.ERROR, runs.c.paused_reason.is_not(None))
+    last = select_runs().where(runs.c.id.in_(newest), stopped).order_by(runs.c.id.desc())
+    with database.read() as tx:
+        found = [run_from(row) for row in tx.execute(last.limit(RUNS_SHOWN))]
+    for run in found:
+        if run.paused_reason:
+            detail = f"run {run.id} of {run.source_name} is paused: {run.paused_reason}"
+            advice = f"mend that, then `penstock resume {run.id}`"
+        else:
+            detail = f"the last run of {run.source_name}, {run.id}, failed: {run.error}"
+            advice = f"`penstock run {run.id}` shows each document and why"
+        yield Finding("runs", "warning", detail, advice)
+    if not found:
+        yield Finding("runs", "ok", "no source's last run failed or is paused")
 
 
 def _check_redis(settings: Settings) -> Finding:
