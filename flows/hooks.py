@@ -59,7 +59,8 @@ def summarize_run(app: App, run_id: int) -> tuple[str, RunReport]:
     logger = get_run_logger()
     for group in failures:
         logger.warning("%s", _failure_line(group))
-    logger.info("run %d %s: %s in %.1f s", run_id, report.run.status, outcome, report.seconds)
+    status = report.run.shown_status
+    logger.info("run %d %s: %s in %.1f s", run_id, status, outcome, report.seconds)
     return outcome, report
 
 

@@ -137,8 +137,7 @@ def summary_markdown(
     figures = report.as_json()
     counts = "\n".join(f"| {status} | {count} |" for status, count in figures["counts"].items())
     problem = f"\n**{figures['error']}**\n" if figures["error"] else ""
-    status = "paused" if report.run.paused_reason else report.run.status
-    return f"""# Run {report.run.id} of {report.run.source_name}: {status}
+    return f"""# Run {report.run.id} of {report.run.source_name}: {report.run.shown_status}
 {problem}
 {outcome}
 

@@ -14,7 +14,7 @@ from penstock.app import App, open_app
 from penstock.errors import PenstockError, RunRefused, UsageError
 from penstock.runs.execute import open_source_run
 from penstock.runs.lifecycle import pause_unheld, read_run
-from penstock.runs.report import RunReport, group_failures, report_run
+from penstock.runs.report import RunReport, group_failures, outcome_line, report_run
 from penstock.runs.run import DocumentStatus, Run, RunStatus
 from penstock.settings import Settings, load_settings
 
@@ -149,6 +149,8 @@ class IngestResult:
     """The report of a run, and the error of its flow if that failed."""
 
     report: RunReport
+    outcome: str
+    """What became of its documents."""
     failure: str | None = None
     interrupted_code: int | None = None
     """The exit code of a command that was interrupted."""
@@ -228,7 +230,9 @@ def _result(
     app: App, run_id: int, failure: str | None, interrupted_code: int | None
 ) -> IngestResult:
     with app.database.read() as tx:
-        return IngestResult(report_run(tx, run_id), failure, interrupted_code)
+        report = report_run(tx, run_id)
+        outcome = outcome_line(tx, report, app.settings.extraction.confidence_threshold)
+    return IngestResult(report, outcome, failure, interrupted_code)
 
 
 def _run_flow_shown(settings: Settings, app: App, run: Run) -> None:
@@ -244,7 +248,7 @@ def _run_flow_shown(settings: Settings, app: App, run: Run) -> None:
 def print_result(settings: Settings, result: IngestResult) -> None:
     """Print the outcome of a run, its failures, and why it did not finish."""
     report = result.report
-    print_end(report, result.problem)
+    print_end(report, result.outcome, result.problem)
     if report.counts[DocumentStatus.ERROR]:
         with open_app(settings) as app, app.database.read() as tx:
             print_failures(group_failures(tx, report.run.id))

@@ -30,6 +30,7 @@ from penstock.runs.report import (
     group_failures,
     list_documents,
     list_reports,
+    outcome_line,
     report_run,
 )
 from penstock.runs.run import RunStatus
@@ -95,10 +96,11 @@ def watch(
         with opened.database.read() as tx:
             report = report_run(tx, chosen)
             failures = group_failures(tx, chosen)
+            outcome = outcome_line(tx, report, settings.extraction.confidence_threshold)
     if json:
         print_json(report.as_json())
     else:
-        print_end(report, report.run.error)
+        print_end(report, outcome, report.run.error or report.run.paused_reason)
         print_failures(failures)
     raise typer.Exit(0 if report.run.status is RunStatus.FINISHED else 1)
 
@@ -149,7 +151,8 @@ def run(
 def _print_report(report: RunReport) -> None:
     figures = report.as_json()
     tables = ("counts", "stages", "sources", "changes", "models", "rejections")
-    print_pairs((name, value) for name, value in figures.items() if name not in tables)
+    shown = figures | {"status": report.run.shown_status}
+    print_pairs((name, value) for name, value in shown.items() if name not in tables)
     print_table(
         ("source", "kind", "listed", "documents", "done", *figures["changes"]),
         [[*_source_row(source), *figures["changes"].values()] for source in figures["sources"]],
@@ -165,20 +168,19 @@ def _source_row(source: dict[str, Any]) -> list[Any]:
     return [source["name"], source["kind"], listed, source["documents"], source["done"]]
 
 
-def print_end(report: RunReport, problem: str | None) -> None:
-    """How a run ended, after how long, its documents by outcome, and why it did not finish."""
+def print_end(report: RunReport, outcome: str, problem: str | None) -> None:
+    """How a run ended, after how long, what became of its documents, and why it did not finish."""
     run = report.run
     ended = {
         RunStatus.FINISHED: "finished in",
         RunStatus.ERROR: "failed after",
         RunStatus.ABORTED: "aborted after",
     }.get(run.status, "paused after" if run.paused_reason else "stopped after")
-    counts = ", ".join(f"{count} {status}" for status, count in report.counts.items() if count)
     line = f"Run {run.id} {ended} {report.seconds:.1f} s"
-    if problem and not counts:
+    if problem and not report.documents:
         print_error(f"{line}: {problem}")
         return
-    console.print(f"{line}: {counts or 'no documents'}", highlight=False)
+    console.print(f"{line}: {outcome}", highlight=False)
     if problem:
         print_error(problem)
 
@@ -205,7 +207,7 @@ def _row(report: RunReport) -> list[object]:
     run = report.run
     return [
         run.id,
-        run.status,
+        run.shown_status,
         run.source_name,
         *[counts[name] for name in names],
         f"{report.seconds:.1f}",

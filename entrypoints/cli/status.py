@@ -167,7 +167,12 @@ def _print(found: dict[str, Any]) -> None:
     )
     _print_parts(found)
     rows = [
-        (run["run_id"], run["status"], run["source"], _counts(run["counts"]))
+        (
+            run["run_id"],
+            _status(run),
+            run["source"],
+            _counts(run["counts"]),
+        )
         for run in found["runs"]
     ]
     if found["vectors"] and found["vectors"]["pending"]:
@@ -180,6 +185,10 @@ def _print(found: dict[str, Any]) -> None:
         print_table(("run", "status", "source", "documents"), rows, title="latest runs")
     else:
         console.print("no runs yet: penstock ingest SOURCE, or penstock demo", highlight=False)
+
+
+def _status(run: dict[str, Any]) -> str:
+    return "paused" if run["paused_reason"] else str(run["status"])
 
 
 def _spent(spending: dict[str, Any]) -> str:

@@ -332,6 +332,24 @@ def _too_many_failed(tx: Tx, run_id: int, max_failed: float | None) -> str | Non
     return f"{failed:,} of {listed:,} documents failed ({name_failures(tx, run_id)})"
 
 
+def name_outcome(
+    tx: Tx, run_id: int, counts: Mapping[DocumentStatus, int], *, doubtful: int = 0, reused: int = 0
+) -> str:
+    """What became of a run's documents, in the same words everywhere: "4 ready, 1 needs review,
+    3 failed (corruption 3)"."""
+    failed = counts[DocumentStatus.ERROR]
+    named = [
+        (counts[DocumentStatus.READY], "ready"),
+        (doubtful, "needs review" if doubtful == 1 else "need review"),
+        (failed, f"failed ({name_failures(tx, run_id)})" if failed else ""),
+        (counts[DocumentStatus.SKIPPED], "unchanged"),
+        (counts[DocumentStatus.EXPIRED], "gone"),
+        (counts[DocumentStatus.PENDING], "not done"),
+        (reused, "reused"),
+    ]
+    return ", ".join(f"{count:,} {name}" for count, name in named if count) or "no documents"
+
+
 def name_failures(tx: Tx, run_id: int) -> str:
     """The failures of a run by class, the most frequent first: "corruption 2, timeout 1"."""
     c = run_documents.c
@@ -446,8 +464,7 @@ def _end(tx: Tx, run: Run, status: RunStatus, *, error: str | None) -> bool:
     )
     if tx.execute(ended).rowcount != 1:
         return False
-    summary = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    record(tx, _event(run, f"{status}: {summary or 'no documents'}"))
+    record(tx, _event(run, f"{status}: {name_outcome(tx, run.id, counts)}"))
     return True
 
 

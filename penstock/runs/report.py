@@ -17,7 +17,7 @@ from penstock.runs.costs import Spending, run_spending
 from penstock.runs.lifecycle import (
     count_column,
     count_documents,
-    name_failures,
+    name_outcome,
     read_run,
     run_from,
     select_runs,
@@ -314,24 +314,15 @@ def count_for_review(tx: Tx, run_id: int, threshold: float) -> int:
 
 
 def outcome_line(tx: Tx, report: RunReport, threshold: float) -> str:
-    """What became of a run's documents: "4 ready, 1 needs review, 3 failed (corruption 3)"."""
-    counts = report.counts
-    parts = []
-    if ready := counts[DocumentStatus.READY]:
-        parts.append(f"{ready:,} ready")
-    if ready and (doubtful := count_for_review(tx, report.run.id, threshold)):
-        parts.append(f"{doubtful:,} {'needs' if doubtful == 1 else 'need'} review")
-    if failed := counts[DocumentStatus.ERROR]:
-        parts.append(f"{failed:,} failed ({name_failures(tx, report.run.id)})")
-    named = {
-        DocumentStatus.SKIPPED: "unchanged",
-        DocumentStatus.EXPIRED: "gone",
-        DocumentStatus.PENDING: "not done",
-    }
-    parts += [f"{counts[status]:,} {name}" for status, name in named.items() if counts[status]]
-    if reused := report.stages[Stage.EXTRACT].reused:
-        parts.append(f"{reused:,} reused")
-    return ", ".join(parts) or "no documents"
+    """What became of a run's documents, with those that need review and those that were reused."""
+    ready = report.counts[DocumentStatus.READY]
+    return name_outcome(
+        tx,
+        report.run.id,
+        report.counts,
+        doubtful=count_for_review(tx, report.run.id, threshold) if ready else 0,
+        reused=report.stages[Stage.EXTRACT].reused,
+    )
 
 
 def select_documents(run_id: int) -> sa.Select[Any]:

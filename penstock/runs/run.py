@@ -75,6 +75,11 @@ class Run:
     started_at: datetime | None
     finished_at: datetime | None
 
+    @property
+    def shown_status(self) -> str:
+        """What people are told: a paused run is still recorded as `ingesting`."""
+        return "paused" if self.paused_reason else str(self.status)
+
 
 @dataclass(frozen=True, slots=True)
 class RunLease:

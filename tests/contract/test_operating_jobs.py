@@ -480,7 +480,7 @@ def test_a_run_whose_last_jobs_are_cancelled_is_finalized_once(workplace: Workpl
     assert sum(answer.done for answer in answers) == 3
     report = workplace.report(run_id)
     assert (report.run.status, counts(report)) == ("error", {"error": 3})
-    assert endings(workplace.database, run_id) == ["error: 3 error"]
+    assert endings(workplace.database, run_id) == ["error: 3 failed (unknown 3)"]
     line = workplace.document(run_id, "a.txt")
     assert (line.status, line.reason) == ("error", "it was cancelled by hand")
     before = read_rows(workplace.database, runs)

@@ -388,7 +388,9 @@ def test_a_run_is_finished_with_exact_counts(database: Database) -> None:
     with database.read() as tx:
         assert [line.external_id for line in failures(tx, run.id)] == ["d", "e"]
     assert not try_finalize(database, run.id)
-    assert messages_of(database, run.id)[-1] == "finished: 2 ready, 1 skipped, 2 error"
+    assert (
+        messages_of(database, run.id)[-1] == "finished: 2 ready, 2 failed (unknown 2), 1 unchanged"
+    )
 
 
 def test_documents_are_listed_failures_first_then_by_name(database: Database) -> None:

@@ -95,7 +95,7 @@ def test_a_run_shows_stages_failures_by_class_and_its_log(
 
     watched = penstock.run("runs", "watch", run_id)
     assert watched.code == 0
-    assert "1 ready, 2 error" in watched.out
+    assert "1 ready, 1 needs review, 2 failed (corruption 2)" in watched.out
 
 
 @pytest.mark.parametrize(

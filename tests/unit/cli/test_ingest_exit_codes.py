@@ -42,7 +42,7 @@ def make_result(counts: dict[str, int], status: RunStatus = RunStatus.FINISHED) 
     changes = dict.fromkeys(Change, 0)
     stages = {stage: StageProgress() for stage in Stage}
     spending = Spending({}, {}, 0)
-    return IngestResult(RunReport(run, every, stages, changes, spending, 1.0, listed=True))
+    return IngestResult(RunReport(run, every, stages, changes, spending, 1.0, listed=True), "")
 
 
 @pytest.mark.parametrize(
