@@ -1,15 +1,19 @@
 """Work is done by the extractor it was recorded for, whichever flow run comes by."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import UUID
 
+import psutil
 import pytest
 import sqlalchemy as sa
 from prefect.blocks.core import Block
 from pydantic import SecretStr
 
-from blocks import GroqModels
+from blocks import GroqModels, TextEmbedder
 from flows.backfill import backfill
 from flows.ingest import ingest
 from flows.process import process
@@ -18,11 +22,12 @@ from penstock.errors import ConfigurationError, StagePaused
 from penstock.runs.lifecycle import read_run
 from penstock.runs.run import RunStatus
 from penstock.runs.up_to_date import Reason
-from penstock.store.schema import WAITING_ITEM, nodes, work_items
+from penstock.store.schema import WAITING_ITEM, embeddings, nodes, work_items
 from penstock.testing import GroqServer, Reply
 from penstock.testing.script import invalid_api_key
 from tests.integration.test_flows import write_documents
 from tests.integration.test_models_flows import log_of
+from tests.pages import ROOT
 from tests.together import wait_until
 
 pytestmark = pytest.mark.usefixtures("prefect", "home")
@@ -49,6 +54,12 @@ def block(server: GroqServer) -> str:
 def models_of_nodes() -> set[str | None]:
     with open_app() as app, app.database.read() as tx:
         return set(tx.execute(sa.select(nodes.c.extraction_model)).scalars())
+
+
+def count_undone() -> int:
+    with open_app() as app, app.database.read() as tx:
+        count = sa.select(sa.func.count()).select_from(nodes)
+        return int(tx.execute(count.where(nodes.c.embedding_status.is_(None))).scalar_one())
 
 
 def count_waiting() -> int:
@@ -78,6 +89,47 @@ def test_a_flow_run_without_the_block_loads_it_and_ends_the_work_with_it(
 
     assert status_of_run() is RunStatus.FINISHED
     assert models_of_nodes() == {MODEL}
+
+
+def test_what_a_killed_run_left_is_done_by_its_models_and_its_embedder(
+    tmp_path: Path, server: GroqServer, block: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    TextEmbedder(backend="hash").save("of-this-test", overwrite=True)
+    source = write_documents(tmp_path / "docs", *[f"miller-{n:02}" for n in range(24)])
+    monkeypatch.setenv("PENSTOCK_LEASE_SECONDS", "2")
+    monkeypatch.setenv("PENSTOCK_HEARTBEAT_SECONDS", "0.5")
+    monkeypatch.setenv("PENSTOCK_BATCH_SIZE", "4")
+    server.always(None, Reply().after(1.0))
+    blocks = [block, "penstock-embedder/of-this-test"]
+    code = f"from flows.ingest import ingest; ingest({str(source)!r}, blocks={blocks!r})"
+    with killed(subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)):
+        wait_until(lambda: MODEL in models_of_nodes())
+    left = count_undone()
+    server.always(None, Reply())
+
+    wait_until(lambda: process() >= 0 and status_of_run() is RunStatus.FINISHED)
+
+    assert left > 0
+    assert models_of_nodes() == {MODEL}
+    assert identities_of_vectors() == {"hash/words@64"}
+
+
+@contextmanager
+def killed(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """At the end, with all that it has started, at once."""
+    try:
+        yield
+    finally:
+        family = [psutil.Process(process.pid)]
+        for one in [*family, *family[0].children(recursive=True)]:
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+        process.wait(timeout=30)
+
+
+def identities_of_vectors() -> set[str]:
+    with open_app() as app, app.database.read() as tx:
+        return set(tx.execute(sa.select(embeddings.c.identity)).scalars())
 
 
 def test_work_whose_block_is_gone_is_left_alone_and_told(
