@@ -9,7 +9,7 @@ WORKERS ?= 3
 # Pytest keeps what it has made of the test modules; without that, collecting takes twice as long.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup browser pgbouncer demo test test-quick soak check reference bench bench-report clean
+.PHONY: setup screenshots browser pgbouncer demo test test-quick soak check reference bench bench-report clean
 
 setup: $(READY)
 
@@ -49,6 +49,12 @@ test-quick: setup
 # What takes minutes: a minute of killed workers, fuzzing, and the benches at their smallest size.
 soak: setup
 	$(VENV)/bin/python -m pytest bench/tests
+
+# docs/images/prefect-*.png: Prefect's page of a flow run, from a real server.
+SHOWN := prefect-completed-with-errors prefect-log prefect-paused prefect-cached
+screenshots: setup browser
+	$(VENV)/bin/python -m pytest tests/e2e/test_prefect_for_real.py -k tells_its_outcome
+	cp $(SHOWN:%=screenshots/%.png) docs/images/
 
 check: setup
 	$(VENV)/bin/ruff check .

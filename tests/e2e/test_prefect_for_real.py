@@ -24,7 +24,7 @@ from penstock.runs.lifecycle import read_run, run_of_flow
 from penstock.runs.run import Run, RunStatus
 from penstock.store.schema import run_documents, workers
 from penstock.testing import Reply
-from penstock.testing.script import invalid_api_key
+from penstock.testing.script import Behaviour, invalid_api_key
 from tests.browser import keep_screenshot, open_browser, open_page
 from tests.e2e.prefect_installation import ROOT, Installation, open_installation
 from tests.faults.scenarios.audit import audit_run
@@ -390,3 +390,58 @@ def see_prefects_page(page: Page, flow_run: str, run_id: str) -> None:
     page.get_by_text("ingest-page-mills", exact=True).last.click()
     page.get_by_text("Slowest documents").first.wait_for()
     keep_screenshot(page, "prefect-summary")
+
+
+def test_prefects_page_of_a_flow_run_tells_its_outcome(installed: Installation) -> None:
+    """`make screenshots` puts what this keeps into the documentation."""
+    paused = ingest_named(installed, "careers", invalid_api_key(), "Suspended")
+    with_errors = ingest_named(installed, "papers", Reply(), "CompletedWithErrors", broken=2)
+    for broken in (installed.folder / "papers").glob("*.pdf"):
+        broken.unlink()
+    (installed.folder / "papers").rename(installed.folder / "papers-moved")
+    cached = ingest_named(installed, "papers-moved", Reply(), "Completed")
+    ui = installed.environment["PREFECT_API_URL"].removesuffix("/api")
+    with open_browser() as browser, open_page(browser, ui) as page:
+        page.set_viewport_size({"width": 1280, "height": 1100})
+        show_flow_run(page, paused, "Suspended", "GROQ_API_KEY")
+        page.get_by_role("button", name="Resume").wait_for()
+        show_details(page, "prefect-paused")
+        show_flow_run(page, with_errors, "CompletedWithErrors", "2 documents failed with corr")
+        keep_screenshot(page, "prefect-log")
+        show_details(page, "prefect-completed-with-errors")
+        show_flow_run(page, cached, "Completed", "6 reused")
+        page.get_by_text("Task Runs", exact=True).first.click()
+        page.get_by_text("Cached", exact=True).nth(1).wait_for()
+        keep_screenshot(page, "prefect-cached")
+
+
+def ingest_named(
+    installed: Installation, name: str, models: Behaviour, state: str, broken: int = 0
+) -> FlowRun:
+    """A flow run over the folder of this name, which ends in that state."""
+    installed.models.always(None, models)
+    folder = installed.folder / name
+    if not folder.exists():
+        installed.write_documents(name, 6)
+    for number in range(broken):
+        (folder / f"damaged-{number}.pdf").write_bytes(b"%PDF-1.7 broken")
+    installed.run("entrypoints.cli.main", "source", "add", name, str(folder))
+    flow_run = installed.deployment_run("ingest/ingest", source=name, profile="document")
+    installed.wait_for_state(flow_run, state)
+    return flow_run
+
+
+def show_flow_run(page: Page, flow_run: FlowRun, state: str, line: str) -> None:
+    """Prefect's page of it, with this line of its log in view."""
+    page.goto(f"/runs/flow-run/{flow_run.id}")
+    page.get_by_text(state, exact=True).first.wait_for()
+    told = page.get_by_text(re.compile(line)).last
+    told.wait_for()
+    told.scroll_into_view_if_needed()
+
+
+def show_details(page: Page, name: str) -> None:
+    """With the message of the state, below the graph."""
+    page.get_by_text("Details", exact=True).first.click()
+    page.get_by_text("State Message").first.wait_for()
+    keep_screenshot(page, name)
