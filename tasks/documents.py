@@ -17,6 +17,10 @@ from tasks.policy import PIPELINE
 Result = TypeVar("Result")
 
 
+def _in_words(documents: int) -> str:
+    return "1 document" if documents == 1 else f"{documents} documents"
+
+
 class Batch(Generic[Result]):
     """One step of one batch, and what came of it.
 
@@ -42,7 +46,7 @@ class Batch(Generic[Result]):
         self.results: Sequence[Result] | None = None
 
     def __str__(self) -> str:
-        return f"{self.label}, {len(self.keys) + self.reused} documents"
+        return f"{self.label}, {_in_words(len(self.keys) + self.reused)}"
 
     def compute(self) -> State[list[str]]:
         self.results = self.step()
@@ -53,7 +57,7 @@ class Batch(Generic[Result]):
             "reused": self.reused,
         }
         message = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-        if self.reused:
+        if self.reused and self.version:
             message += f", version {self.version}"
         keys = [*self.keys]
         if failed and failed == len(self.results) + self.reused:
@@ -105,8 +109,13 @@ class TaskSteps:
         )
         return _run(_fields, batch)
 
-    def embed(self, keys: Sequence[str], texts: Sequence[str]) -> list[bytes]:
-        batch = Batch(self.label, keys, lambda: self.steps.embed(keys, texts))
+    def embed(self, keys: Sequence[str], texts: Sequence[str], reused: int = 0) -> list[bytes]:
+        batch = Batch(
+            self.label,
+            keys,
+            lambda: self.steps.embed(keys, texts) if texts else [],
+            reused=reused,
+        )
         return _run(_vectors, batch)
 
 
@@ -127,7 +136,7 @@ class _Admitted:
         self.documents = documents
 
     def __str__(self) -> str:
-        return f"run {self.admission.lease.run.id}, {len(self.documents)} documents"
+        return f"run {self.admission.lease.run.id}, {_in_words(len(self.documents))}"
 
 
 @task(name="admit", task_run_name="admit {batch}", **PIPELINE)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -96,7 +97,10 @@ def process_embed(context: StageContext, claim: Claim, vectors: Vectors) -> list
         older = vectors.older(tx)
         subjects = _load_subjects(tx, context, items, vectors, older)
     to_embed = [s for s in subjects if s.outcome is Outcome.DONE]
-    computed = compute(context.steps.embed, _keys(to_embed), [s.text for s in to_embed])
+    step = partial(context.steps.embed, reused=sum(s.unchanged for s in subjects))
+    texts_to_embed = [s.text for s in to_embed]
+    # Also when all is reused: the step is to be seen in Prefect.
+    computed = compute(step, _keys(to_embed), texts_to_embed) if to_embed else [*step([], [])]
     hit("embed.computed")
     good, bad = split_faults([s.item for s in to_embed], computed)
     found = {item.id: vector for item, vector in good}

@@ -44,7 +44,9 @@ class Steps(Protocol):
         """`reused`: how many documents of the batch need no answer, since the store holds one."""
         ...
 
-    def embed(self, keys: Sequence[str], texts: Sequence[str]) -> list[bytes]: ...
+    def embed(self, keys: Sequence[str], texts: Sequence[str], reused: int = 0) -> list[bytes]:
+        """`reused`: how many documents of the batch have the vector of this very text."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,8 @@ class DirectSteps:
         del keys, reused
         return self.extractor.extract(requests)
 
-    def embed(self, keys: Sequence[str], texts: Sequence[str]) -> list[bytes]:
-        del keys
+    def embed(self, keys: Sequence[str], texts: Sequence[str], reused: int = 0) -> list[bytes]:
+        del keys, reused
         return self.embedder.embed(texts)
 
     def _load(self, document: RawReference | RawDocument) -> RawDocument | StoredDocument | Fault:

@@ -64,8 +64,8 @@ class CountedSteps:
             return [self.fault for _ in requests]
         return self._direct.extract(keys, requests)
 
-    def embed(self, keys: Any, texts: Any) -> list[bytes]:
-        return self._direct.embed(keys, texts)
+    def embed(self, keys: Any, texts: Any, reused: int = 0) -> list[bytes]:
+        return self._direct.embed(keys, texts, reused)
 
 
 class Crawler:

@@ -74,7 +74,8 @@ class ScriptedSteps:
         answers = self.app.extractor.extract(requests)
         return [fault or self._edit(a) for (_, fault), a in zip(met, answers, strict=True)]
 
-    def embed(self, keys: Sequence[str], texts: Sequence[str]) -> list[bytes]:
+    def embed(self, keys: Sequence[str], texts: Sequence[str], reused: int = 0) -> list[bytes]:
+        del reused
         for _, fault in self._meet(Stage.EMBED, keys, texts):
             assert fault is None, "embedders raise; they do not answer with faults"
         return self.app.embedder.embed(texts)

@@ -25,7 +25,7 @@ from penstock.runs.up_to_date import Reason
 from penstock.store.schema import WAITING_ITEM, embeddings, nodes, work_items
 from penstock.testing import GroqServer, Reply
 from penstock.testing.script import invalid_api_key
-from tests.integration.test_flows import write_documents
+from tests.integration.test_flows import run_flow, summary_of, write_documents
 from tests.integration.test_models_flows import log_of
 from tests.pages import ROOT
 from tests.together import wait_until
@@ -130,6 +130,17 @@ def killed(process: "subprocess.Popen[bytes]") -> Iterator[None]:
 def identities_of_vectors() -> set[str]:
     with open_app() as app, app.database.read() as tx:
         return set(tx.execute(sa.select(embeddings.c.identity)).scalars())
+
+
+def test_a_paused_run_leaves_a_summary_that_says_how_to_go_on(tmp_path: Path, block: str) -> None:
+    source = write_documents(tmp_path / "docs", "agnes", "boris")
+
+    _, flow_run = run_flow(source=str(source), blocks=[block])
+
+    summary = summary_of(flow_run)
+    assert ": paused" in summary
+    assert "2 not done" in summary
+    assert "penstock resume 1" in summary
 
 
 def test_work_whose_block_is_gone_is_left_alone_and_told(

@@ -128,6 +128,7 @@ def test_what_is_kept_is_found_for_each_document_of_a_batch(tmp_path: Path) -> N
 
     _, flow_run = run_flow(source=str(other))
 
+    assert "2 need review, 1 reused" in summary_of(flow_run)
     task_states(flow_run, "admit", "extract fields")
     assert messages_of(flow_run)["extract fields"] == "1 done, 1 reused, version 1.0.0"
 
@@ -150,6 +151,23 @@ def test_no_text_is_kept_by_prefect(tmp_path: Path) -> None:
 
     stored = [path for path in PREFECT_LOCAL_STORAGE_PATH.value().rglob("*") if path.is_file()]
     assert not [path for path in stored if b"Gunhild" in path.read_bytes()]
+
+
+def test_a_run_that_fails_leaves_its_summary_too(tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "one.pdf").write_bytes(b"%PDF-1.7 broken")
+
+    _, flow_run = run_flow(source=str(folder))
+
+    summary = summary_of(flow_run)
+    assert ": error" in summary
+    assert "1 of 1 documents failed (corruption 1)" in summary
+
+
+def summary_of(flow_run: FlowRun) -> str:
+    [summary] = [one["data"] for one in artifacts_of(flow_run) if one["type"] == "markdown"]
+    return str(summary)
 
 
 def _task_name(run: TaskRun) -> str:
@@ -185,6 +203,9 @@ def test_a_new_extraction_version_extracts_again_without_parsing(
     states = task_states(flow_run, "admit", "extract fields")
     assert states["extract fields"] == "Completed"
     assert "extract text" not in states
+    # The fields are as before, and so is what is embedded of the document.
+    assert task_states(flow_run, "embed")["embed"] == "Cached"
+    assert messages_of(flow_run)["embed"] == "2 reused"
 
 
 def test_a_source_that_does_not_exist_fails_with_the_reason(tmp_path: Path) -> None:
