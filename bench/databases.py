@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from entrypoints.local.postgres import PostgresServer
+from penstock.local.postgres import PostgresServer
 
 SQLITE, POSTGRES = "sqlite", "postgres"
 DATABASES = (SQLITE, POSTGRES)

@@ -33,7 +33,7 @@ from bench.llm_targets import (
 )
 from bench.llm_up import penstock_up
 from bench.measure import Measured, measure
-from entrypoints.local.prefect_server import PrefectServer
+from penstock.local.prefect_server import PrefectServer
 from penstock.settings import load_settings
 
 CONCURRENCY = 16

@@ -18,10 +18,10 @@ from bench.llm_documents import lay_in, read_end
 from bench.llm_standin import Served, Standin
 from bench.scaling.installation import pause_schedules
 from bench.scaling.processes import Family, read_cpu, spent_between
-from entrypoints.local.installation import InstallationHome
-from entrypoints.local.processes import wait_until
-from entrypoints.local.state import SupervisorState
 from penstock.app import App, open_app
+from penstock.local.installation import InstallationHome
+from penstock.local.processes import wait_until
+from penstock.local.state import SupervisorState
 from penstock.settings import Settings, load_settings
 from penstock.store.schema import ACTIVE_ITEM, work_items
 

@@ -33,7 +33,7 @@ from bench.pages import (
     write_texts,
 )
 from bench.queue_environments import default_cache, ensure_python
-from entrypoints.local.prefect_server import PrefectServer
+from penstock.local.prefect_server import PrefectServer
 
 console = Console(highlight=False, soft_wrap=True)
 HASHED = {"EMBEDDING_BACKEND": "hash"}

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from bench.figures import Figure
 from bench.queue_contenders import OURS, Kind, Store
 from bench.queue_servers import Servers
-from entrypoints.local.processes import answers_ok, free_port
+from penstock.local.processes import answers_ok, free_port
 from penstock.store.database import Database
 from penstock.store.schema import nodes, work_items
 

@@ -11,8 +11,8 @@ import psycopg
 from psycopg import sql
 
 from bench.queue_contenders import Contender, Kind, Store
-from entrypoints.local.postgres import PostgresServer
-from entrypoints.local.valkey import ValkeyServer
+from penstock.local.postgres import PostgresServer
+from penstock.local.valkey import ValkeyServer
 from penstock.redis.client import build_redis_client
 from penstock.store.database import Database
 from penstock.store.migration import migrate

@@ -36,8 +36,8 @@ from bench.reads_store import (
     fill,
 )
 from entrypoints.cli.main import app as commands
-from entrypoints.local.postgres import PostgresServer
 from penstock.events import LogFilter, page_log, read_log
+from penstock.local.postgres import PostgresServer
 from penstock.search.query import Filters, Mode, Scope
 from penstock.search.vectors import active_identity, search_vectors
 from penstock.store.database import Database

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from entrypoints.local.postgres import PostgresServer
+from penstock.local.postgres import PostgresServer
 from tests.faults.scenarios.scene import LEASE_SECONDS, SWEEP_SECONDS, open_scene
 from tests.faults.scenarios.soaking import Soaked, soak
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench.figures import Figure, add_options, report_figures
-from entrypoints.local.prefect_server import PrefectServer
+from penstock.local.prefect_server import PrefectServer
 
 CALLS, QUICK_CALLS = 7, 1
 FIRST_DEMO_SECONDS = 90.0

@@ -22,10 +22,10 @@ from hypothesis import settings
 from redis import Redis
 from xdist.scheduler import LoadFileScheduling
 
-from entrypoints.local.postgres import PostgresServer
-from entrypoints.local.prefect_server import PrefectServer, ServerAddress
-from entrypoints.local.valkey import ValkeyServer
 from penstock.crawl.s3 import S3Access, build_s3_client
+from penstock.local.postgres import PostgresServer
+from penstock.local.prefect_server import PrefectServer, ServerAddress
+from penstock.local.valkey import ValkeyServer
 from penstock.redis.client import build_redis_client
 from penstock.store.database import Database
 from penstock.store.migration import migrate

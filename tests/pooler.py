@@ -12,8 +12,8 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from entrypoints.local.postgres import PostgresServer, find_programs
-from entrypoints.local.processes import LOOPBACK, free_port
+from penstock.local.postgres import PostgresServer, find_programs
+from penstock.local.processes import LOOPBACK, free_port
 from tests.together import wait_until
 
 SESSIONS = 3

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from entrypoints.local.postgres import PostgresServer
+from penstock.local.postgres import PostgresServer
 
 _END_OTHERS = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity

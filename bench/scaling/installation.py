@@ -19,10 +19,10 @@ from prefect.client.orchestration import SyncPrefectClient
 
 from bench.llm_standin import Standin
 from bench.scaling.processes import Family, find_child, postmaster_of
-from entrypoints.local.postgres import PostgresServer
-from entrypoints.local.processes import wait_until
-from entrypoints.local.valkey import ValkeyServer
 from penstock.app import App, open_app
+from penstock.local.postgres import PostgresServer
+from penstock.local.processes import wait_until
+from penstock.local.valkey import ValkeyServer
 from penstock.settings import load_settings
 from tests.faults.scenarios.orchestrator import running_server
 

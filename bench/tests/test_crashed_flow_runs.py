@@ -21,8 +21,8 @@ from deployments.automations import (
     ZOMBIES,
     install_automations,
 )
-from entrypoints.local.processes import wait_until
 from penstock.app import open_app
+from penstock.local.processes import wait_until
 from penstock.runs.lifecycle import count_documents, read_run
 from penstock.runs.run import DocumentStatus, RunStatus
 from tests.simulator import Site

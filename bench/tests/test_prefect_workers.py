@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 from prefect.states import Cancelling
 
-from entrypoints.local.postgres import PostgresServer
+from penstock.local.postgres import PostgresServer
 from penstock.runs.lifecycle import run_of_flow
 from penstock.store.schema import workers
 from penstock.testing import Reply

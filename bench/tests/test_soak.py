@@ -2,7 +2,7 @@
 
 import pytest
 
-from entrypoints.local.postgres import PostgresServer
+from penstock.local.postgres import PostgresServer
 from penstock.store.leader_lease import HELD_SECONDS
 from tests.faults.scenarios.scene import LEASE_SECONDS, SWEEP_SECONDS, open_scene
 from tests.faults.scenarios.soaking import soak

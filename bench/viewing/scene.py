@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import sqlalchemy as sa
 
-from entrypoints.local.postgres import PostgresServer
-from entrypoints.local.processes import LOOPBACK, free_port
 from penstock.app import App, open_app
+from penstock.local.postgres import PostgresServer
+from penstock.local.processes import LOOPBACK, free_port
 from penstock.runs.lifecycle import begin_ingesting, open_run, take_run
 from penstock.runs.run import SourceSpec
 from penstock.settings import load_settings

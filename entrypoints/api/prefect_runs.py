@@ -5,8 +5,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from entrypoints.local.prefect_server import REFUSED_STATUSES, describe_refusal
 from penstock.errors import ServiceError
+from penstock.local.prefect_server import REFUSED_STATUSES, describe_refusal
 from penstock.runs.run import Run
 from penstock.settings import mask_url
 

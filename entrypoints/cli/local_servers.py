@@ -10,17 +10,17 @@ from pathlib import Path
 from dotenv import dotenv_values
 
 from entrypoints.cli.output import errors
-from entrypoints.local.installation import InstallationHome
-from entrypoints.local.prefect_server import (
+from penstock.errors import ConfigurationError
+from penstock.home import open_private
+from penstock.local.installation import InstallationHome
+from penstock.local.prefect_server import (
     REFUSED_STATUSES,
     PrefectServer,
     ServerAddress,
     describe_refusal,
     is_same_api,
 )
-from entrypoints.local.state import Phase, SupervisorState
-from penstock.errors import ConfigurationError
-from penstock.home import open_private
+from penstock.local.state import Phase, SupervisorState
 from penstock.settings import Settings, load_settings, mask_url
 
 

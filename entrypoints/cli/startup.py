@@ -9,10 +9,13 @@ from dataclasses import dataclass
 
 from pydantic import SecretStr
 
-from entrypoints.local.installation import InstallationHome, PostgresPart, PrefectPart
-from entrypoints.local.postgres import find_programs
-from entrypoints.local.prefect_server import PrefectServer
-from entrypoints.local.processes import (
+from penstock.app import open_app
+from penstock.doctor import check_readiness
+from penstock.errors import ServiceError
+from penstock.local.installation import InstallationHome, PostgresPart, PrefectPart
+from penstock.local.postgres import find_programs
+from penstock.local.prefect_server import PrefectServer
+from penstock.local.processes import (
     LOOPBACK,
     answers_ok,
     end_marked,
@@ -22,11 +25,8 @@ from entrypoints.local.processes import (
     mark_of,
     marked_environment,
 )
-from entrypoints.local.supervisor import ProcessPart, Supervisor
-from entrypoints.local.valkey import ValkeyPart, valkey_command
-from penstock.app import open_app
-from penstock.doctor import check_readiness
-from penstock.errors import ServiceError
+from penstock.local.supervisor import ProcessPart, Supervisor
+from penstock.local.valkey import ValkeyPart, valkey_command
 from penstock.settings import Settings, load_settings, mask_url
 
 POOL = "penstock"

@@ -16,9 +16,9 @@ from entrypoints.cli.output import (
     print_pairs,
     print_table,
 )
-from entrypoints.local.state import PartState
 from penstock.app import App, open_app
 from penstock.errors import ConfigurationError, StoreError
+from penstock.local.state import PartState
 from penstock.queue.stats import by_status, count_items, count_nodes
 from penstock.rules.extractor import IDENTITY as RULES_IDENTITY
 from penstock.runs.costs import tenant_spending

@@ -14,12 +14,12 @@ from dotenv import dotenv_values
 
 from entrypoints.cli.local_servers import installation_home
 from entrypoints.cli.output import Json, console, errors, print_json, print_pairs
-from entrypoints.local.installation import InstallationHome
-from entrypoints.local.processes import is_taken, last_lines
-from entrypoints.local.state import Phase, SupervisorState
-from entrypoints.local.supervisor import Supervisor, stopped_by_signals
 from penstock.errors import ServiceError, UsageError
 from penstock.home import make_private_folder
+from penstock.local.installation import InstallationHome
+from penstock.local.processes import is_taken, last_lines
+from penstock.local.state import Phase, SupervisorState
+from penstock.local.supervisor import Supervisor, stopped_by_signals
 from penstock.settings import Settings, load_settings, mask_url
 
 _POLL_SECONDS = 0.2

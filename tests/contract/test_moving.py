@@ -17,9 +17,9 @@ import sqlalchemy as sa
 from psycopg import sql
 
 from entrypoints.cli import move as move_command
-from entrypoints.local.postgres import PostgresServer
 from penstock.documents import Stage
 from penstock.errors import SchemaMismatch, StoreError, UsageError
+from penstock.local.postgres import PostgresServer
 from penstock.search.query import Filters, Mode
 from penstock.search.vectors import ensure_index
 from penstock.store.database import Database

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from entrypoints.local.postgres import PostgresServer
 from penstock.documents import Stage
+from penstock.local.postgres import PostgresServer
 from penstock.maintenance.maintenance import BUSY_TABLES, vacuum
 from penstock.queue.heartbeat import Heartbeat
 from penstock.queue.items import NewItem

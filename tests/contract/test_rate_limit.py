@@ -13,7 +13,6 @@ import groq
 import pytest
 from redis import Redis, RedisError
 
-from entrypoints.local.valkey import ValkeyServer
 from penstock.errors import Interrupted
 from penstock.llm.groq import build_groq_client
 from penstock.llm.ratelimit import (
@@ -25,6 +24,7 @@ from penstock.llm.ratelimit import (
     RateLimit,
     read_rate_headers,
 )
+from penstock.local.valkey import ValkeyServer
 from penstock.redis.client import build_redis_client
 from penstock.redis.ratelimit import FallbackCallGate, RedisCallGate
 from penstock.retry import parse_retry_after

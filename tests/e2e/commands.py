@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from entrypoints.local.prefect_server import ServerAddress
+from penstock.local.prefect_server import ServerAddress
 from tests.preloaded import PRELOADED, Started
 
 LIMIT_SECONDS = 400

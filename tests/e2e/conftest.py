@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.local.prefect_server import ServerAddress
+from penstock.local.prefect_server import ServerAddress
 from tests.e2e.commands import CommandLine
 
 

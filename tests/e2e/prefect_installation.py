@@ -16,9 +16,9 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import WorkPoolUpdate
 from prefect.client.schemas.objects import FlowRun
 
-from entrypoints.local.postgres import PostgresServer
-from entrypoints.local.processes import wait_until
 from penstock.app import App, open_app
+from penstock.local.postgres import PostgresServer
+from penstock.local.processes import wait_until
 from penstock.settings import load_settings
 from penstock.testing import GroqServer
 from tests.faults.scenarios.orchestrator import running_server

@@ -14,8 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from entrypoints.local.prefect_server import PrefectServer, ServerAddress
-from entrypoints.local.processes import wait_until
+from penstock.local.prefect_server import PrefectServer, ServerAddress
+from penstock.local.processes import wait_until
 from tests.e2e.commands import CommandLine, Done
 from tests.together import quickest
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fpdf import FPDF
 
-from entrypoints.local.processes import free_port
+from penstock.local.processes import free_port
 from tests.e2e.commands import CommandLine
 from tests.pages import ROOT
 

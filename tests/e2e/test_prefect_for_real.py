@@ -18,8 +18,8 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.schedules import SCHEDULE_TYPES, IntervalSchedule
 from prefect.states import Cancelling
 
-from entrypoints.local.postgres import PostgresServer
-from entrypoints.local.processes import free_port, wait_until
+from penstock.local.postgres import PostgresServer
+from penstock.local.processes import free_port, wait_until
 from penstock.runs.lifecycle import read_run, run_of_flow
 from penstock.runs.run import Run, RunStatus
 from penstock.store.schema import run_documents, workers

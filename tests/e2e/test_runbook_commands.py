@@ -19,12 +19,12 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from entrypoints.local.postgres import PostgresServer
-from entrypoints.local.prefect_server import ServerAddress
-from entrypoints.local.valkey import ValkeyServer
 from penstock.app import App, open_app
 from penstock.documents import Fault
 from penstock.errors import ErrorClass
+from penstock.local.postgres import PostgresServer
+from penstock.local.prefect_server import ServerAddress
+from penstock.local.valkey import ValkeyServer
 from penstock.runs.execute import open_source_run
 from penstock.settings import load_settings
 from penstock.store.database import Database

@@ -19,9 +19,9 @@ import psutil
 import pytest
 import redis
 
-from entrypoints.local.postgres import PostgresServer
-from entrypoints.local.processes import wait_until
-from entrypoints.local.valkey import ValkeyServer
+from penstock.local.postgres import PostgresServer
+from penstock.local.processes import wait_until
+from penstock.local.valkey import ValkeyServer
 from tests.e2e.commands import CommandLine, end
 
 pytestmark = pytest.mark.timeout(600)

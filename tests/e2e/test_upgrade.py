@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from prefect.client.schemas.objects import FlowRun
 
-from entrypoints.local.postgres import PostgresServer
-from entrypoints.local.processes import wait_until
+from penstock.local.postgres import PostgresServer
+from penstock.local.processes import wait_until
 from penstock.runs.lifecycle import run_of_flow
 from penstock.store.migration import HEAD, current_revision
 from penstock.testing import Reply

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from entrypoints.local.postgres import PostgresServer
+from penstock.local.postgres import PostgresServer
 from tests.faults.scenarios import clocks, kills, pauses
 from tests.faults.scenarios.orchestrator import ingest_without_server, running_server
 from tests.faults.scenarios.poison import work_with_poison

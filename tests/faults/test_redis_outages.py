@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from entrypoints.local.postgres import PostgresServer
+from penstock.local.postgres import PostgresServer
 from tests.faults.scenarios import redis_outages
 from tests.faults.scenarios.endurance import hire_workers
 from tests.faults.scenarios.proxy import Proxy

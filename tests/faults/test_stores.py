@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from entrypoints.local.postgres import PostgresServer
+from penstock.local.postgres import PostgresServer
 from tests.faults.scenarios import stores
 from tests.faults.scenarios.endurance import hire_workers
 from tests.faults.scenarios.scene import Scene, open_scene

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.local.prefect_server import PrefectServer, ServerAddress
+from penstock.local.prefect_server import PrefectServer, ServerAddress
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.exceptions import ParameterTypeError
 
-from entrypoints.local.prefect_server import ServerAddress
 from flows.backfill import backfill
 from flows.ingest import ingest
 from penstock.app import open_app
 from penstock.backfill.backfill import BackfillStatus, list_backfills
 from penstock.errors import NotFound, UsageError
+from penstock.local.prefect_server import ServerAddress
 from penstock.runs.up_to_date import Reason
 from penstock.search.query import Filters
 from penstock.store.schema import nodes, work_items

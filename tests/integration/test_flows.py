@@ -17,13 +17,13 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import FlowRun, State, TaskRun
 
-from entrypoints.local.prefect_server import ServerAddress
 from flows.ingest import ingest
 from flows.process import process
 from flows.recover import recover
 from penstock.app import open_app
 from penstock.embed import embedder
 from penstock.errors import PenstockError, RunRefused, StagePaused, UsageError
+from penstock.local.prefect_server import ServerAddress
 from penstock.runs.lifecycle import open_run, read_run, take_run
 from penstock.runs.run import RunStatus, SourceSpec
 from tests.together import wait_until

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from entrypoints.local.valkey import ValkeyServer
 from penstock.documents import Stage
+from penstock.local.valkey import ValkeyServer
 from penstock.settings import EmbeddingSettings
 from penstock.store.schema import nodes, work_items
 from tests.contract.api.service import EVERYTHING, MakeService, Service

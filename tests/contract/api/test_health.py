@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from prometheus_client.parser import text_string_to_metric_families
 from redis import Redis
 
-from entrypoints.local.valkey import ValkeyServer
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass
+from penstock.local.valkey import ValkeyServer
 from penstock.queue.heartbeat import Heartbeat
 from penstock.store.schema import model_calls, work_items
 from tests.contract.api.service import MakeService, Service, problem_of

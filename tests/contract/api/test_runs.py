@@ -11,9 +11,9 @@ import sqlalchemy as sa
 
 from entrypoints.api import prefect_runs
 from entrypoints.api import starting as routes
-from entrypoints.local.prefect_server import ServerAddress, describe_refusal
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass, ServiceError
+from penstock.local.prefect_server import ServerAddress, describe_refusal
 from penstock.runs.lifecycle import pause_run
 from penstock.sources.catalogue import SourceSettings, put_source
 from penstock.store.database import Database

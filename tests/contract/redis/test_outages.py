@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from entrypoints.local.valkey import ValkeyServer
 from penstock.errors import ServiceError
+from penstock.local.valkey import ValkeyServer
 from penstock.queue.items import ItemStatus
 from penstock.redis.backpressure import QueueLimits, RedisIntakeGate, RedisReservation, Refusal
 from penstock.redis.client import build_redis_client

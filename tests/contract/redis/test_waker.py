@@ -10,7 +10,7 @@ from statistics import median
 import pytest
 from redis import Redis
 
-from entrypoints.local.valkey import ValkeyServer
+from penstock.local.valkey import ValkeyServer
 from penstock.queue.items import ItemStatus
 from penstock.redis.client import build_redis_client
 from penstock.redis.keys import WAKE_CHANNEL

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from entrypoints.local.processes import free_port
+from penstock.local.processes import free_port
 from tests.e2e.commands import CommandLine
 from tests.e2e.test_serve import QUICK, Running
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from entrypoints.local.processes import LOOPBACK, free_port
+from penstock.local.processes import LOOPBACK, free_port
 from penstock.store.schema import run_documents, runs
 from penstock.testing import Reply
 from tests.faults.scenarios.audit import Audit

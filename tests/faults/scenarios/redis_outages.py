@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from entrypoints.local.processes import LOOPBACK, free_port
 from penstock.documents import Stage
+from penstock.local.processes import LOOPBACK, free_port
 from penstock.redis.client import build_redis_client
 from penstock.redis.keys import Queue
 from penstock.redis.reconcile import queue_depths

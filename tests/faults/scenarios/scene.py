@@ -11,9 +11,9 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from entrypoints.local.postgres import PostgresServer
 from penstock.app import App, open_app
 from penstock.errors import ConfigurationError
+from penstock.local.postgres import PostgresServer
 from penstock.runs.execute import admit_listed, list_source, open_source_run
 from penstock.runs.lifecycle import pause_run, take_run
 from penstock.settings import load_settings

@@ -14,10 +14,10 @@ import psycopg
 import sqlalchemy as sa
 from psycopg import sql
 
-from entrypoints.local.postgres import PostgresServer, find_programs
-from entrypoints.local.processes import free_port
 from penstock import failpoints
 from penstock.errors import StorageFull
+from penstock.local.postgres import PostgresServer, find_programs
+from penstock.local.processes import free_port
 from penstock.runs.lifecycle import read_run
 from penstock.store.schema import LEASED_ITEM, work_items
 from tests.faults.scenarios.audit import Audit

@@ -24,9 +24,9 @@ from prefect_aws.s3 import S3Bucket
 from deployments.automations import FAILED_INGESTS, OLD_QUEUES, ZOMBIES
 from deployments.install import ROOT, install
 from deployments.pools import DOCKER_POOL, POOL, QUEUES
-from entrypoints.local.prefect_server import ServerAddress
 from penstock.crawl.s3 import S3Access
 from penstock.errors import UsageError
+from penstock.local.prefect_server import ServerAddress
 
 pytestmark = pytest.mark.usefixtures("prefect", "home")
 

@@ -24,12 +24,12 @@ from prefect.workers.utilities import get_default_base_job_template_for_infrastr
 from deployments.automations import FAILED_INGESTS, OLD_QUEUES, ZOMBIES
 from deployments.install import ROOT, install
 from deployments.pools import POOL, QUEUES, without_command
-from entrypoints.local.prefect_server import ServerAddress
-from entrypoints.local.processes import wait_until
 from flows.ingest import ingest
 from flows.recover import recover
 from penstock.app import open_app
 from penstock.errors import PenstockError
+from penstock.local.prefect_server import ServerAddress
+from penstock.local.processes import wait_until
 from penstock.store.schema import work_items
 from tasks.events import QUEUE_OLD, RUN_FAILED
 from tests.factories import make_item

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.local.prefect_server import PrefectServer
+from penstock.local.prefect_server import PrefectServer
 
 FAKE = Path(__file__).with_name("fake_prefect.py")
 
@@ -28,7 +28,7 @@ class FakePrefectServer(PrefectServer):
         self._installed = installed
 
     def command(self, port: int) -> list[str]:
-        child = [sys.executable, "-m", "entrypoints.local.child"]
+        child = [sys.executable, "-m", "penstock.local.child"]
         return [*child, str(FAKE), str(port), self._mode, str(self._home)]
 
     def version(self) -> str:

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.local import supervisor as supervisor_module
-from entrypoints.local.installation import InstallationHome, PostgresPart, PrefectPart
-from entrypoints.local.prefect_server import PrefectServer, ServerAddress
-from entrypoints.local.processes import ProcessIdentity, find_marked, mark_of, wait_until
-from entrypoints.local.state import PartState, Phase, SupervisorState, write_state
-from entrypoints.local.supervisor import ProcessPart, Supervisor
 from penstock.errors import ServiceError
+from penstock.local import supervisor as supervisor_module
+from penstock.local.installation import InstallationHome, PostgresPart, PrefectPart
+from penstock.local.prefect_server import PrefectServer, ServerAddress
+from penstock.local.processes import ProcessIdentity, find_marked, mark_of, wait_until
+from penstock.local.state import PartState, Phase, SupervisorState, write_state
+from penstock.local.supervisor import ProcessPart, Supervisor
 
 SLEEP = "import time; time.sleep(600)"
 HAS_CHILD = (
@@ -196,9 +196,9 @@ def test_a_prefect_server_that_dies_right_after_its_start_did_not_start(
 OWNER = """
 import sys, time
 from pathlib import Path
-from entrypoints.local.supervisor import Supervisor
-from entrypoints.local.installation import InstallationHome
-from entrypoints.local.valkey import ValkeyPart
+from penstock.local.supervisor import Supervisor
+from penstock.local.installation import InstallationHome
+from penstock.local.valkey import ValkeyPart
 
 home = InstallationHome(Path(sys.argv[1]))
 home.logs.mkdir()

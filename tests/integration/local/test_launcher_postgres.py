@@ -14,10 +14,10 @@ from types import SimpleNamespace
 import psycopg
 import pytest
 
-from entrypoints.local import postgres
-from entrypoints.local.postgres import PostgresPrograms, PostgresServer, find_programs
-from entrypoints.local.processes import free_port, wait_until
 from penstock.errors import ServiceError
+from penstock.local import postgres
+from penstock.local.postgres import PostgresPrograms, PostgresServer, find_programs
+from penstock.local.processes import free_port, wait_until
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="about what root has to take care of")
 
@@ -112,7 +112,7 @@ def test_a_first_start_that_was_killed_is_made_anew(open_folder: Path) -> None:
     open_folder.chmod(0o755)
     data = open_folder / "data"
     code = (
-        "import sys; from pathlib import Path; from entrypoints.local.postgres import "
+        "import sys; from pathlib import Path; from penstock.local.postgres import "
         "PostgresServer; PostgresServer(Path(sys.argv[1])).start()"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(data)]) as starting:

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from entrypoints.local import prefect_server
-from entrypoints.local.prefect_server import PrefectServer, ServerAddress
-from entrypoints.local.processes import ProcessIdentity, wait_until
 from penstock.errors import ServiceError
+from penstock.local import prefect_server
+from penstock.local.prefect_server import PrefectServer, ServerAddress
+from penstock.local.processes import ProcessIdentity, wait_until
 from tests.together import quickest
 
 MakeServer = Callable[..., PrefectServer]
@@ -27,11 +27,11 @@ DEADLINE_SECONDS = 60
 ENSURE_IN_ANOTHER_PROCESS = """
 import sys
 from pathlib import Path
-from entrypoints.local.prefect_server import PrefectServer
+from penstock.local.prefect_server import PrefectServer
 
 class Fake(PrefectServer):
     def command(self, port):
-        child = [sys.executable, "-m", "entrypoints.local.child"]
+        child = [sys.executable, "-m", "penstock.local.child"]
         return [*child, sys.argv[2], str(port), "well", sys.argv[1]]
 
     def version(self):

@@ -8,7 +8,7 @@ import httpx
 import pytest
 import websockets
 
-from entrypoints.local.prefect_server import PrefectServer, ServerAddress
+from penstock.local.prefect_server import PrefectServer, ServerAddress
 from tests.browser import open_browser, open_page
 
 ELSEWHERE = "https://elsewhere.example"

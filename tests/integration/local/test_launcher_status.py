@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from entrypoints.cli.main import app
-from entrypoints.local.processes import ProcessIdentity, free_port
-from entrypoints.local.state import PartState, Phase, SupervisorState, write_state
+from penstock.local.processes import ProcessIdentity, free_port
+from penstock.local.state import PartState, Phase, SupervisorState, write_state
 
 
 @pytest.fixture(autouse=True)

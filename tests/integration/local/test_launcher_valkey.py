@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 import redis
 
-from entrypoints.local import valkey
-from entrypoints.local.processes import free_port, wait_until
-from entrypoints.local.valkey import ValkeyPart, ValkeyServer, answers_ping
 from penstock.errors import ServiceError
+from penstock.local import valkey
+from penstock.local.processes import free_port, wait_until
+from penstock.local.valkey import ValkeyPart, ValkeyServer, answers_ping
 
 OWNER = """
 import sys, time
 from pathlib import Path
-from entrypoints.local.valkey import ValkeyServer
+from penstock.local.valkey import ValkeyServer
 
 print(ValkeyServer(Path(sys.argv[1])).start(), flush=True)
 time.sleep(600)

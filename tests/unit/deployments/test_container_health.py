@@ -4,7 +4,7 @@ import pytest
 
 from entrypoints.cli.health import HealthServer
 from entrypoints.container_health import find_address, find_fault
-from entrypoints.local.processes import free_port
+from penstock.local.processes import free_port
 
 PYTHON, PENSTOCK = "/penstock/.venv/bin/python", "/penstock/.venv/bin/penstock"
 PREFECT = "/penstock/.venv/bin/prefect"

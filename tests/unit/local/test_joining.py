@@ -8,10 +8,10 @@ import pytest
 
 from entrypoints.cli import doctor
 from entrypoints.cli.local_servers import join_installation, sign_in
-from entrypoints.local.prefect_server import PrefectServer, ServerAddress
-from entrypoints.local.processes import ProcessIdentity
-from entrypoints.local.state import PartState, Phase, SupervisorState, write_state
 from penstock.errors import ConfigurationError
+from penstock.local.prefect_server import PrefectServer, ServerAddress
+from penstock.local.processes import ProcessIdentity
+from penstock.local.state import PartState, Phase, SupervisorState, write_state
 from penstock.settings import load_settings, masked
 
 OFFERED = {

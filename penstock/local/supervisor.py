@@ -14,8 +14,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Protocol
 
-from entrypoints.local.guard import Guard
-from entrypoints.local.processes import (
+from penstock.errors import ServiceError
+from penstock.local.guard import Guard
+from penstock.local.processes import (
     ProcessIdentity,
     ask_children_to_end,
     end_marked,
@@ -24,8 +25,7 @@ from entrypoints.local.processes import (
     marked_environment,
     wait_until,
 )
-from entrypoints.local.state import PartState, Phase, SupervisorState, read_state, write_state
-from penstock.errors import ServiceError
+from penstock.local.state import PartState, Phase, SupervisorState, read_state, write_state
 
 _START_SECONDS = 60.0
 _LOOK_SECONDS = 0.5

@@ -11,8 +11,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from entrypoints.local.processes import LOOPBACK, ProcessIdentity, go_to_background
-from entrypoints.local.supervisor import ProcessPart, Supervisor, stopped_by_signals
+from penstock.local.processes import LOOPBACK, ProcessIdentity, go_to_background
+from penstock.local.supervisor import ProcessPart, Supervisor, stopped_by_signals
 
 _STARTING_LOOK_SECONDS = 0.2
 _READY_LOOK_SECONDS = 2.0

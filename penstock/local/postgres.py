@@ -12,7 +12,8 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import Self
 
-from entrypoints.local.processes import (
+from penstock.errors import ServiceError
+from penstock.local.processes import (
     LOOPBACK,
     ProcessIdentity,
     free_port,
@@ -22,7 +23,6 @@ from entrypoints.local.processes import (
     read_secret,
     write_secret,
 )
-from penstock.errors import ServiceError
 
 _TIMEOUT_SECONDS = 120
 _READABLE = stat.S_IRGRP | stat.S_IROTH

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from entrypoints.local.processes import LOOPBACK, ProcessIdentity, write_secret
+from penstock.local.processes import LOOPBACK, ProcessIdentity, write_secret
 
 
 class Phase(StrEnum):

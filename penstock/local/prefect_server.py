@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from entrypoints.local.background import Assignment
-from entrypoints.local.processes import (
+from penstock.errors import ServiceError
+from penstock.home import make_private_folder
+from penstock.local.background import Assignment
+from penstock.local.processes import (
     LOOPBACK,
     Deadline,
     ProcessIdentity,
@@ -24,9 +26,7 @@ from entrypoints.local.processes import (
     run_detached,
     stop_tree,
 )
-from entrypoints.local.state import Phase, SupervisorState, read_state
-from penstock.errors import ServiceError
-from penstock.home import make_private_folder
+from penstock.local.state import Phase, SupervisorState, read_state
 
 _HEALTH_TIMEOUT_SECONDS = 2.0
 # Longer than a supervisor takes to end its server by force.
@@ -112,7 +112,7 @@ class PrefectServer:
     def command(self, port: int) -> list[str]:
         """The command line of the server itself."""
         start = ["prefect", "server", "start", "--host", LOOPBACK, "--port", str(port)]
-        return [sys.executable, "-m", "entrypoints.local.child", *start]
+        return [sys.executable, "-m", "penstock.local.child", *start]
 
     def version(self) -> str:
         """The installed version; a server of another one is replaced."""
@@ -181,7 +181,7 @@ class PrefectServer:
             auth_digest=_digest(auth_string),
             idle_seconds=self._idle_seconds,
         )
-        supervisor = [sys.executable, "-m", "entrypoints.local.background"]
+        supervisor = [sys.executable, "-m", "penstock.local.background"]
         environment = server_environment(self._folder, port, self._database_url, auth_string)
         ended = run_detached([*supervisor, assignment.to_argument()], self.log_path, environment)
         if ended.returncode != 0:

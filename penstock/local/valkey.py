@@ -5,8 +5,9 @@ import uuid
 from pathlib import Path
 from typing import Self
 
-from entrypoints.local.guard import Guard
-from entrypoints.local.processes import (
+from penstock.errors import ServiceError
+from penstock.local.guard import Guard
+from penstock.local.processes import (
     LOOPBACK,
     ProcessIdentity,
     ensure_secret,
@@ -14,8 +15,7 @@ from entrypoints.local.processes import (
     is_taken,
     write_secret,
 )
-from entrypoints.local.supervisor import ProcessPart
-from penstock.errors import ServiceError
+from penstock.local.supervisor import ProcessPart
 
 _TRIES = 3
 _ANSWER_SECONDS = 1.0

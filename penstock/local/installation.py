@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from entrypoints.local.postgres import PostgresServer
-from entrypoints.local.prefect_server import PrefectServer
-from entrypoints.local.processes import (
+from penstock.errors import ServiceError
+from penstock.local.postgres import PostgresServer
+from penstock.local.prefect_server import PrefectServer
+from penstock.local.processes import (
     ProcessIdentity,
     end_marked,
     last_lines,
@@ -15,9 +16,8 @@ from entrypoints.local.processes import (
     stop_alone,
     stop_tree,
 )
-from entrypoints.local.state import SupervisorState, read_state
-from entrypoints.local.supervisor import GRACE_SECONDS
-from penstock.errors import ServiceError
+from penstock.local.state import SupervisorState, read_state
+from penstock.local.supervisor import GRACE_SECONDS
 
 # Longer than it takes in good order: workers have some time to give back what they do.
 _STOP_SECONDS = 90.0

@@ -1,6 +1,6 @@
 """Ends the marked processes of an owner that was killed.
 
-Usage: python -m entrypoints.local.guard MARK STATE_PATH, with a pipe from the owner as standard
+Usage: python -m penstock.local.guard MARK STATE_PATH, with a pipe from the owner as standard
 input. As long as the state file names the mark, the next `up` or `down` may see to it instead.
 """
 
@@ -10,8 +10,8 @@ import sys
 import time
 from pathlib import Path
 
-from entrypoints.local.processes import end_marked, mark_of, marked_environment
-from entrypoints.local.state import read_state
+from penstock.local.processes import end_marked, mark_of, marked_environment
+from penstock.local.state import read_state
 
 _LOOK_SECONDS = 2.0
 _GRACE_SECONDS = 10.0
@@ -22,7 +22,7 @@ class Guard:
 
     def __init__(self, mark: str, state_path: Path | None = None) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "entrypoints.local.guard", mark, str(state_path or "")],
+            [sys.executable, "-m", "penstock.local.guard", mark, str(state_path or "")],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

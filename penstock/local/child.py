@@ -1,6 +1,6 @@
 """Runs a server's Python module in this process, which ends when its supervisor is gone.
 
-Usage: python -m entrypoints.local.child MODULE_OR_SCRIPT ARGUMENTS…, with a pipe from the
+Usage: python -m penstock.local.child MODULE_OR_SCRIPT ARGUMENTS…, with a pipe from the
 supervisor as standard input.
 """
 
