@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from blocks.database import PenstockDatabase
 from blocks.embedder import TextEmbedder
 from blocks.groq import GroqModels
+from blocks.local_server import use_local_server
 from blocks.raw import LocalRawFolder
 from blocks.redis import RedisServer
 
@@ -27,6 +28,10 @@ __all__ = [
     "S3RawBucket",
     "TextEmbedder",
 ]
+
+
+# Also for tasks and flows, which import this package.
+use_local_server()
 
 
 def __getattr__(name: str) -> Any:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from blocks.configuration import settings_with
 from penstock.app import App, open_app
+from penstock.local.joining import join_installation
 from penstock.queue.configuration import read_configuration
 from penstock.runs.lifecycle import read_run
 from penstock.store.retry import retry_while_unavailable
@@ -13,6 +14,8 @@ from penstock.store.retry import retry_while_unavailable
 def open_flow_app(blocks: Sequence[str] | None, run_id: int | None = None) -> App:
     """Parts for a flow run; a database that is just being restarted is waited for. A recorded run
     goes on with the blocks that it was begun with, unless others are named."""
+    # In a program that has named a Prefect server, that is all it has named.
+    join_installation(prefect=False)
     app = open_app(settings_with(blocks or []), blocks=blocks or ())
     if blocks or run_id is None:
         return app

@@ -125,7 +125,7 @@ def _print_searches(settings: Settings) -> None:
 
 
 def _print_next(settings: Settings) -> None:
-    from entrypoints.cli.local_servers import prefect_server
+    from penstock.local.joining import prefect_server
 
     server = prefect_server(settings)
     address = server.find()

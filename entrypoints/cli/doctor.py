@@ -48,7 +48,7 @@ def doctor(
 
 
 def _check_prefect(settings: Settings) -> Finding:
-    from entrypoints.cli.local_servers import prefect_server, sign_in
+    from penstock.local.joining import prefect_server, sign_in
 
     named = os.environ.get("PREFECT_API_URL")
     if named:

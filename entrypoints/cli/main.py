@@ -157,9 +157,10 @@ def _root(
 ) -> None:
     del version
     if context.invoked_subcommand != "up":
-        from entrypoints.cli.local_servers import join_installation
+        from entrypoints.cli.local_servers import warn
+        from penstock.local.joining import join_installation
 
-        join_installation()
+        join_installation(warn)
 
 
 def main() -> None:

@@ -9,10 +9,10 @@ import typer
 from pydantic import SecretStr
 from sqlalchemy.exc import ArgumentError
 
-from entrypoints.cli.local_servers import installation_home
 from entrypoints.cli.output import Json, console, print_json, print_pairs
 from entrypoints.cli.progress import shown_move
 from penstock.errors import UsageError
+from penstock.local.joining import installation_home
 from penstock.search.vectors import ensure_index
 from penstock.settings import Settings, load_settings, mask_url
 from penstock.store.database import Database

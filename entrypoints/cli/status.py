@@ -6,7 +6,6 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from entrypoints.cli.local_servers import installation_home, prefect_server
 from entrypoints.cli.output import (
     Json,
     Tenant,
@@ -18,6 +17,7 @@ from entrypoints.cli.output import (
 )
 from penstock.app import App, open_app
 from penstock.errors import ConfigurationError, StoreError
+from penstock.local.joining import installation_home, prefect_server
 from penstock.local.state import PartState
 from penstock.queue.stats import by_status, count_items, count_nodes
 from penstock.rules.extractor import IDENTITY as RULES_IDENTITY

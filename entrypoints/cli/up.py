@@ -12,11 +12,11 @@ from typing import Annotated, Any
 import typer
 from dotenv import dotenv_values
 
-from entrypoints.cli.local_servers import installation_home
 from entrypoints.cli.output import Json, console, errors, print_json, print_pairs
 from penstock.errors import ServiceError, UsageError
 from penstock.home import make_private_folder
 from penstock.local.installation import InstallationHome
+from penstock.local.joining import installation_home
 from penstock.local.processes import is_taken, last_lines
 from penstock.local.state import Phase, SupervisorState
 from penstock.local.supervisor import Supervisor, stopped_by_signals

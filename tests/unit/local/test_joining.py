@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from entrypoints.cli import doctor
-from entrypoints.cli.local_servers import join_installation, sign_in
 from penstock.errors import ConfigurationError
+from penstock.local.joining import join_installation, sign_in
 from penstock.local.prefect_server import PrefectServer, ServerAddress
 from penstock.local.processes import ProcessIdentity
 from penstock.local.state import PartState, Phase, SupervisorState, write_state
@@ -188,17 +188,19 @@ def test_credentials_for_another_server_stay_with_it(home: Path) -> None:
 
 
 def test_an_open_prefect_server_of_an_older_version_is_told_of(
-    home: Path, capsys: pytest.CaptureFixture[str]
+    home: Path,
 ) -> None:
     be_up(home)
-    join_installation()
-    assert capsys.readouterr().err == ""
+    told: list[str] = []
+    join_installation(told.append)
+    assert told == []
     path = home / "up.json"
     state = json.loads(path.read_text())
     del state["environment"]["PREFECT_API_AUTH_STRING"]
     path.write_text(json.dumps(state))
-    join_installation()
-    assert "run `penstock down`, then `penstock up`" in capsys.readouterr().err
+    join_installation(told.append)
+    (line,) = told
+    assert "run `penstock down`, then `penstock up`" in line
 
 
 def test_another_prefect_may_be_named_in_a_file_that_prefect_reads_itself(home: Path) -> None:
