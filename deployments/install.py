@@ -6,10 +6,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
+from prefect.settings import get_current_settings
+
 from deployments.automations import install_automations
 from deployments.pools import install_pool
 from deployments.register import register_blocks
 from penstock.errors import PenstockError, ServiceError, UsageError
+from penstock.local.prefect_server import REFUSED_STATUSES, describe_refusal
+from penstock.settings import mask_url
 
 ROOT = Path(__file__).parent.parent
 # Variables that deployments/prefect-docker.yaml reads.
@@ -58,9 +63,22 @@ def deploy_all(file: str = "prefect.yaml") -> Iterator[str]:
             yield f"deployed {line.partition(chr(39))[2].partition(chr(39))[0]}"
 
 
+def _explain(error: httpx.HTTPError) -> str:
+    response = getattr(error, "response", None)
+    if response is not None and response.status_code in REFUSED_STATUSES:
+        return describe_refusal()
+    address = mask_url(str(get_current_settings().api.url))
+    return (
+        f"the Prefect server at {address} cannot be used ({type(error).__name__}: "
+        f"{mask_url(str(error))}): is it running, and is PREFECT_API_URL its address?"
+    )
+
+
 if __name__ == "__main__":
     try:
         for line in install(*sys.argv[1:2]):
             print(line, flush=True)  # noqa: T201 - this is a command
     except PenstockError as error:
         sys.exit(f"error: {error}")
+    except httpx.HTTPError as error:
+        sys.exit(f"error: {_explain(error)}")

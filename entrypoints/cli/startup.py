@@ -13,8 +13,9 @@ from penstock.app import open_app
 from penstock.doctor import check_readiness
 from penstock.errors import ServiceError
 from penstock.local.installation import InstallationHome, PostgresPart, PrefectPart
+from penstock.local.ports import Ports
 from penstock.local.postgres import find_programs
-from penstock.local.prefect_server import PrefectServer
+from penstock.local.prefect_server import PrefectServer, api_url, is_same_api
 from penstock.local.processes import (
     LOOPBACK,
     answers_ok,
@@ -31,6 +32,7 @@ from penstock.settings import Settings, load_settings, mask_url
 
 POOL = "penstock"
 PREFECT_PORT = 4200
+API_PORT = 8000
 # Flow runs have this long to give back what they do.
 WORKER_GRACE_SECONDS = 30.0
 _HEALTH_SECONDS = 2.0
@@ -50,8 +52,13 @@ class Startup:
     settings: Settings
     step: Step
 
-    def run(self, workers: int, port: int) -> None:
+    @property
+    def ports(self) -> Ports:
+        return Ports(self.home.ports, self.installation.add_note)
+
+    def run(self, workers: int, port: int | None) -> None:
         self._refuse_missing_packages()
+        self._refuse_missing_prefect()
         postgres = self._start_database()
         self._start_redis()
         with self.step("migrations"):
@@ -72,12 +79,37 @@ class Startup:
         if self.settings.redis_url is None:
             valkey_command(self.home.valkey, free_port())
 
+    def _refuse_missing_prefect(self) -> None:
+        named = self._named_prefect()
+        if named is None:
+            return
+        import httpx
+
+        try:
+            httpx.get(f"{named.rstrip('/')}/health", timeout=_HEALTH_SECONDS)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise ServiceError(
+                f"PREFECT_API_URL names {mask_url(named)}, where no Prefect server answers "
+                f"({type(error).__name__}): start that one, or `unset PREFECT_API_URL "
+                "PREFECT_API_AUTH_STRING` (and remove them from .env) to have one started here"
+            ) from error
+
+    def _named_prefect(self) -> str | None:
+        """The address of a server that is not ours. What we print to be exported names ours, which
+        is not up yet."""
+        named = os.environ.get("PREFECT_API_URL")
+        port = self.ports.last("prefect")
+        is_ours = named and port and is_same_api(named, api_url(port)) and not is_taken(port)
+        return None if is_ours else named
+
     def _start_database(self) -> PostgresPart | None:
         if self.settings.dsn is not None:
             self._use_given("postgres", "PENSTOCK_DSN", self.settings.dsn)
             return None
         with self.step("postgres"):
-            part = PostgresPart(self.home.postgres, self.home.postgres_password)
+            part = PostgresPart(
+                self.home.postgres, self.home.postgres_password, self.ports.choose("postgres")
+            )
             self.installation.start(part)
             self._use({"PENSTOCK_DSN": part.server.ensure_database("penstock")})
         if self.settings.sqlite_file.exists():
@@ -93,7 +125,11 @@ class Startup:
             return
         with self.step("valkey"):
             part = ValkeyPart(
-                self.home.valkey, self.home.logs, self.installation.id, self.home.valkey_password
+                self.home.valkey,
+                self.home.logs,
+                self.installation.id,
+                self.home.valkey_password,
+                self.ports.choose("valkey"),
             )
             self.installation.start(part)
             self._use({"REDIS_URL": str(part.address)})
@@ -114,18 +150,16 @@ class Startup:
                     raise ServiceError(f"{name} cannot be used: {found['detail']}")
 
     def _start_prefect(self, postgres: PostgresPart | None) -> None:
-        named = os.environ.get("PREFECT_API_URL")
-        if named:
+        if named := self._named_prefect():
             self._use_given("prefect", "PREFECT_API_URL", SecretStr(named))
             self._use({name: os.environ[name] for name in _CREDENTIALS if os.environ.get(name)})
             return
         with self.step("prefect"):
-            port = free_port() if is_taken(PREFECT_PORT) else PREFECT_PORT
             server = PrefectServer(
                 self.home.folder,
                 idle_seconds=None,
                 database_url=_prefect_database(postgres) if postgres else None,
-                port=port,
+                port=self.ports.choose("prefect", PREFECT_PORT),
             )
             part = PrefectPart(server)
             self.installation.start(part)
@@ -171,8 +205,11 @@ class Startup:
         )
         self.installation.start(part)
 
-    def _start_api(self, wanted_port: int) -> None:
-        port = wanted_port or free_port()
+    def _start_api(self, wanted_port: int | None) -> None:
+        """On the named port; 0: on any, which is the one of the last start."""
+        if wanted_port:
+            self.ports.keep("api", wanted_port)
+        port = self.ports.choose("api", API_PORT if wanted_port is None else None)
         serve = ["-m", "entrypoints.cli.main", "serve", "--host", LOOPBACK, "--port", str(port)]
         part = ProcessPart(
             "api",

@@ -30,8 +30,13 @@ def up(
         int, typer.Option(min=1, help="Prefect workers; each runs several flow runs at once.")
     ] = 1,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port of the HTTP API; 0: any free one.")
-    ] = 8000,
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Port of the HTTP API; 0: any free one. Default: as at the last start, else 8000.",
+        ),
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Run in the background.")] = False,
     json: Json = False,
 ) -> None:
@@ -72,7 +77,9 @@ def _show_running(home: InstallationHome, state: SupervisorState, json: bool) ->
     _show(home, state, json)
 
 
-def _run(home: InstallationHome, settings: Settings, workers: int, port: int, json: bool) -> None:
+def _run(
+    home: InstallationHome, settings: Settings, workers: int, port: int | None, json: bool
+) -> None:
     make_private_folder(home.logs)
     _take_along(settings)
     supervisor = Supervisor(home.state_path, _say)
@@ -87,12 +94,16 @@ def _run(home: InstallationHome, settings: Settings, workers: int, port: int, js
         _set_aside_logs(home)
         supervisor.start_guard()
         _start(supervisor, home, settings, workers, port)
-        _show(home, supervisor.state, json)
+        _show(home, supervisor.state, json, in_foreground=True)
         supervisor.watch()
 
 
 def _start(
-    supervisor: Supervisor, home: InstallationHome, settings: Settings, workers: int, port: int
+    supervisor: Supervisor,
+    home: InstallationHome,
+    settings: Settings,
+    workers: int,
+    port: int | None,
 ) -> None:
     from entrypoints.cli.startup import Startup
 
@@ -108,13 +119,15 @@ def _start(
     supervisor.become_ready()
 
 
-def _run_in_background(home: InstallationHome, workers: int, port: int, json: bool) -> None:
+def _run_in_background(home: InstallationHome, workers: int, port: int | None, json: bool) -> None:
     make_private_folder(home.logs)
     log_path = home.logs / "up.log"
-    command = [sys.executable, "-m", "entrypoints.cli.main", "up"]
+    command = [sys.executable, "-m", "entrypoints.cli.main", "up", "--workers", str(workers)]
+    if port is not None:
+        command += ["--port", str(port)]
     with log_path.open("wb") as log:
         started = subprocess.Popen(
-            [*command, "--workers", str(workers), "--port", str(port)],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -160,11 +173,13 @@ def _set_aside_logs(home: InstallationHome) -> None:
             path.replace(path.with_suffix(".previous.log"))
 
 
-def _show(home: InstallationHome, state: SupervisorState, json: bool) -> None:
+def _show(
+    home: InstallationHome, state: SupervisorState, json: bool, *, in_foreground: bool = False
+) -> None:
     if json:
         print_json(describe(home, state))
     else:
-        print_board(home, state)
+        print_board(home, state, in_foreground=in_foreground)
 
 
 def describe(home: InstallationHome, state: SupervisorState) -> dict[str, Any]:
@@ -188,7 +203,9 @@ def describe(home: InstallationHome, state: SupervisorState) -> dict[str, Any]:
     }
 
 
-def print_board(home: InstallationHome, state: SupervisorState) -> None:
+def print_board(
+    home: InstallationHome, state: SupervisorState, *, in_foreground: bool = False
+) -> None:
     """The board for people, with what to type next."""
     board = describe(home, state)
     ours = board["prefect_auth_file"] is not None
@@ -208,7 +225,10 @@ def print_board(home: InstallationHome, state: SupervisorState) -> None:
     )
     for note in board["notes"]:
         _print(f"note: {note}")
-    _print("\nStop it with Ctrl-C, or `penstock down` elsewhere. Next, in another terminal:")
+    if in_foreground:
+        _print("\nStop it with Ctrl-C, or `penstock down` elsewhere. Next, in another terminal:")
+    else:
+        _print("\nStop it with `penstock down`. Next:")
     _print("  penstock ingest FOLDER            process your own documents")
     _print('  penstock search "…"               search them; penstock status shows what is running')
     # The one of a given server is known, and its password is hidden here.

@@ -56,6 +56,11 @@ class InstallationHome:
         return PrefectServer(self.folder).auth_path
 
     @property
+    def ports(self) -> Path:
+        """Where each part listened last."""
+        return self.folder / "ports.json"
+
+    @property
     def valkey_password(self) -> Path:
         return self.folder / "valkey.password"
 
@@ -133,23 +138,17 @@ def _end_recorded(state: SupervisorState) -> bool:
 
 
 class PostgresPart:
-    """The Postgres of one folder; always on the port of its first start."""
+    """The Postgres of one folder, on one port."""
 
     name = "postgres"
 
-    def __init__(self, folder: Path, password_file: Path) -> None:
-        self._folder = folder
-        self._password_file = password_file
-        self.server = PostgresServer(folder, password_file=password_file)
+    def __init__(self, folder: Path, password_file: Path, port: int) -> None:
+        self.server = PostgresServer(folder, port, password_file=password_file)
         self.log_path = self.server.log_path
         self.address: str | None = None
 
     def start(self) -> None:
-        self.server.start()
-        self.server = PostgresServer(
-            self._folder, self.server.port, password_file=self._password_file
-        )
-        self.address = self.server.dsn()
+        self.address = self.server.start()
 
     def process(self) -> ProcessIdentity | None:
         return self.server.process()

@@ -31,14 +31,19 @@ class ValkeyPart:
     name = "valkey"
 
     def __init__(
-        self, folder: Path, logs: Path, installation_id: str, password_file: Path | None = None
+        self,
+        folder: Path,
+        logs: Path,
+        installation_id: str,
+        password_file: Path | None = None,
+        port: int | None = None,
     ) -> None:
         self._folder = folder.resolve()
         self._password_file = password_file
         self._password: str | None = None
         self._logs = logs
         self._id = installation_id
-        self._port: int | None = None
+        self._port = port
         self._part: ProcessPart | None = None
         self.log_path = logs / f"{self.name}.log"
 

@@ -18,7 +18,13 @@ from penstock.errors import ServiceError
 from penstock.local import supervisor as supervisor_module
 from penstock.local.installation import InstallationHome, PostgresPart, PrefectPart
 from penstock.local.prefect_server import PrefectServer, ServerAddress
-from penstock.local.processes import ProcessIdentity, find_marked, mark_of, wait_until
+from penstock.local.processes import (
+    ProcessIdentity,
+    find_marked,
+    free_port,
+    mark_of,
+    wait_until,
+)
 from penstock.local.state import PartState, Phase, SupervisorState, write_state
 from penstock.local.supervisor import ProcessPart, Supervisor
 
@@ -249,7 +255,7 @@ def test_only_one_at_a_time_looks_after_a_home(scene: Scene) -> None:
 def test_a_postgres_that_was_killed_comes_back_on_its_port_with_its_data() -> None:
     with tempfile.TemporaryDirectory(prefix="penstock-up-test-") as name:
         Path(name).chmod(0o755)
-        part = PostgresPart(Path(name) / "postgres", Path(name) / "postgres.password")
+        part = PostgresPart(Path(name) / "postgres", Path(name) / "postgres.password", free_port())
         try:
             part.start()
             dsn = part.server.ensure_database("kept")
