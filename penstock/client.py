@@ -6,18 +6,22 @@ with Client("http://127.0.0.1:8000") as client:
     node = client.add("Jane Doe, staff engineer …", classes=["Resume"], extract=True)
     [done] = client.wait(node.id)
     print(done.props["primary_skills"], client.search("staff engineer")[0].title)
+    run = client.start_run("https://careers.example.com/")
+    print(client.wait_run(run.run_id).counts)
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import httpx
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, ServiceError
+from penstock.local.joining import installation_home
 from penstock.retry import parse_retry_after
+from penstock.settings import load_settings
 
 
 class ApiError(PenstockError):
@@ -44,72 +48,6 @@ class Busy(ApiError):
     ) -> None:
         super().__init__(status, detail, problem)
         self.retry_after_seconds = retry_after_seconds
-
-
-ACTIVE = ("pending", "initializing", "ingesting")
-RUN_POLL_SECONDS = 0.5
-
-
-class RunsClient:
-    """`client.runs`: starts, lists, shows, waits for and aborts runs, and reads their logs.
-
-    A run is a dictionary as `GET /runs/{id}` answers it. Every method raises ApiError when the API
-    refuses, for example with status 404 for a run that the tenant does not have.
-    """
-
-    def __init__(self, request: Callable[..., Any], tenant: Callable[[], dict[str, str]]) -> None:
-        self._request = request
-        self._tenant = tenant
-
-    def start(
-        self,
-        source: str,
-        *,
-        profile: str | None = None,
-        force: bool = False,
-        documents: Sequence[str] = (),
-    ) -> dict[str, Any]:
-        """Start a run of a source and return it as it stands, without waiting for its end.
-
-        `source` is the name of a source of the tenant. `profile` is what is extracted, instead of
-        the source's own. `force` processes unchanged documents too; `documents` names some, by
-        external id, URL or node id, that are processed although they are unchanged.
-
-        Raises ApiError with status 409 when another run of the source is active.
-        """
-        body = {"source": source, "profile": profile, "force": force, "documents": [*documents]}
-        return dict(self._request("POST", "/runs", json=body | self._tenant()))
-
-    def list(self, limit: int = 20) -> "list[dict[str, Any]]":
-        """The newest runs of the tenant, newest first."""
-        return [*self._request("GET", "/runs", params={"limit": limit, **self._tenant()})]
-
-    def get(self, run_id: int) -> dict[str, Any]:
-        """One run with its counts, stages and spending."""
-        return dict(self._request("GET", f"/runs/{run_id}", params=self._tenant()))
-
-    def abort(self, run_id: int) -> dict[str, Any]:
-        """End a run now and return it; what is not done stays counted as pending."""
-        return dict(self._request("POST", f"/runs/{run_id}/abort", params=self._tenant()))
-
-    def wait(self, run_id: int, timeout_seconds: float = 600.0) -> dict[str, Any]:
-        """Wait until a run has ended, and return it. Raises TimeoutError if it has not in time."""
-        deadline = time.monotonic() + timeout_seconds
-        while (run := self.get(run_id))["status"] in ACTIVE:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"run {run_id} is still {run['status']}")
-            time.sleep(RUN_POLL_SECONDS)
-        return run
-
-    def logs(self, run_id: int, after: int = 0) -> Iterator[dict[str, Any]]:
-        """The lines of a run's log so far, in sequence, from the one behind the number `after`."""
-        while True:
-            params = {"after": after, **self._tenant()}
-            page = self._request("GET", f"/runs/{run_id}/logs", params=params)
-            if not page["lines"]:
-                return
-            yield from page["lines"]
-            after = page["next_after"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +118,57 @@ class SearchHit(_Value):
     snippet: str
 
 
+_ACTIVE = {"pending", "initializing", "ingesting"}
+
+
+@dataclass(frozen=True, slots=True)
+class Run(_Value):
+    """A run as it stands: documents by status, what it cost, and why it stopped."""
+
+    run_id: int
+    status: str
+    source: str
+    tenant: str
+    created_at: str
+    started_at: str | None = None
+    finished_at: str | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    changes: Mapping[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    tokens: int = 0
+    cost_usd: float = 0.0
+    flow_run_id: str | None = None
+    paused_reason: str | None = None
+    error: str | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """One that is paused has not: it goes on when it is resumed."""
+        return self.status not in _ACTIVE
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine(_Value):
+    """A line of a run's log."""
+
+    seq: int
+    at: str
+    level: str
+    stage: str
+    message: str
+    document: str | None = None
+    node_id: str | None = None
+
+
 POLL_SECONDS = 0.25
+RUN_POLL_SECONDS = 0.5
 
 
 class Client:
     """The HTTP API as methods; close it, or use it in a `with` block.
 
-    `base_url`: where the API runs, for example `http://127.0.0.1:8000`.
+    `base_url`: where the API runs, for example `http://127.0.0.1:8000`. None for that of the
+    `penstock up` of this home (PENSTOCK_HOME); ServiceError when it does not run.
     `token`: a bearer token, where the API asks for one.
     `tenant_id`: the tenant of all calls; None for the token's own, or the server's default.
     `timeout_seconds`: how long one request may take.
@@ -200,7 +182,7 @@ class Client:
 
     def __init__(
         self,
-        base_url: str,
+        base_url: str | None = None,
         token: str | None = None,
         *,
         tenant_id: str | None = None,
@@ -211,12 +193,11 @@ class Client:
         self._tenant_id = tenant_id
         self._patience_seconds = patience_seconds
         self._http = httpx.Client(
-            base_url=base_url,
+            base_url=base_url or _local_api(),
             headers={"Authorization": f"Bearer {token}"} if token else {},
             timeout=timeout_seconds,
             transport=transport,
         )
-        self.runs = RunsClient(self.request, self._tenant)
 
     def add(
         self,
@@ -352,6 +333,86 @@ class Client:
         given = {name: value for name, value in params.items() if value is not None}
         return [SearchHit.of(hit) for hit in self.request("GET", "/search", params=given)["hits"]]
 
+    def start_run(
+        self,
+        source: str,
+        *,
+        profile: str | None = None,
+        force: bool = False,
+        documents: Sequence[str] = (),
+    ) -> Run:
+        """Start a run of a source and return it as it stands, without waiting for its end.
+
+        `source` is the name of a source of the tenant, or a URL. `profile` is what is extracted,
+        instead of the source's own. `force` processes unchanged documents too; `documents` names
+        some, by external id, URL or node id, that are processed although they are unchanged.
+
+        Raises ApiError with status 409 when another run of the source is active.
+        """
+        body = {"source": source, "profile": profile, "force": force, "documents": [*documents]}
+        return Run.of(self.request("POST", "/runs", json=body | self._tenant()))
+
+    def get_run(self, run_id: int) -> Run:
+        """The run `run_id` as it stands; ApiError with status 404 if the tenant has none."""
+        return Run.of(self.request("GET", f"/runs/{run_id}", params=self._tenant()))
+
+    def list_runs(self, limit: int = 20) -> list[Run]:
+        """The newest `limit` runs of the tenant, newest first."""
+        found = self.request("GET", "/runs", params={"limit": limit, **self._tenant()})
+        return [Run.of(one) for one in found]
+
+    def wait_run(self, run_id: int, timeout_seconds: float = 600.0) -> Run:
+        """Wait until the run `run_id` has ended, and return it.
+
+        Raises TimeoutError if it has not within `timeout_seconds`, with the reason if it is paused.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        while not (run := self.get_run(run_id)).has_ended:
+            if time.monotonic() > deadline:
+                why = f", paused: {run.paused_reason}" if run.paused_reason else ""
+                raise TimeoutError(f"run {run_id} is still {run.status}{why}")
+            time.sleep(RUN_POLL_SECONDS)
+        return run
+
+    def watch(self, run_id: int, after: int = 0) -> Iterator[LogLine]:
+        """The lines of the log of the run `run_id` as they are written, until it has ended.
+
+        `after`: go on behind the line of this number (`LogLine.seq`).
+
+            for line in client.watch(run.run_id):
+                print(line.stage, line.message)
+        """
+        while True:
+            # Asked first: what is written before the end is found by the reads after it.
+            has_ended = self.get_run(run_id).has_ended
+            for line in self.logs(run_id, after):
+                after = line.seq
+                yield line
+            if has_ended:
+                return
+            time.sleep(RUN_POLL_SECONDS)
+
+    def logs(self, run_id: int, after: int = 0) -> Iterator[LogLine]:
+        """The lines of the log of the run `run_id` so far, from the one behind number `after`."""
+        while True:
+            params = {"after": after, **self._tenant()}
+            page = self.request("GET", f"/runs/{run_id}/logs", params=params)
+            if not page["lines"]:
+                return
+            yield from map(LogLine.of, page["lines"])
+            after = page["next_after"]
+
+    def abort(self, run_id: int) -> Run:
+        """End the run `run_id` now, and return it; what is not done stays counted as pending."""
+        return Run.of(self.request("POST", f"/runs/{run_id}/abort", params=self._tenant()))
+
+    def resume(self, run_id: int) -> Run:
+        """Have a worker go on with the run `run_id`, which was paused or interrupted.
+
+        Raises ApiError with status 409 when it has ended, or a worker has it already.
+        """
+        return Run.of(self.request("POST", f"/runs/{run_id}/resume", params=self._tenant()))
+
     def request(self, method: str, path: str, **options: Any) -> Any:
         """Any request by its `method` and `path`: its answer as JSON, None if it has no body.
 
@@ -391,6 +452,17 @@ class Client:
                     f"embedding {node.embedding_status}): does a worker run?"
                 )
             time.sleep(POLL_SECONDS)
+
+
+def _local_api() -> str:
+    home = installation_home(load_settings())
+    state = home.find()
+    for part in state.parts if state else ():
+        if part.name == "api" and part.address:
+            return part.address
+    raise ServiceError(
+        f"no `penstock up` runs in {home.folder}: start it, or name the address of an API"
+    )
 
 
 def _read(response: httpx.Response) -> Any:

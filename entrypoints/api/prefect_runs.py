@@ -4,6 +4,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from penstock.errors import ServiceError
 from penstock.local.prefect_server import REFUSED_STATUSES, describe_refusal
@@ -77,6 +78,8 @@ def _status(error: Exception) -> int | None:
 
 
 def _start(client: "SyncPrefectClient", run: Run) -> str:
+    if run.flow_run_id is not None and _goes_on(client, run.flow_run_id):
+        return run.flow_run_id
     start = partial(
         client.create_flow_run_from_deployment,
         client.read_deployment_by_name(DEPLOYMENT).id,
@@ -89,3 +92,17 @@ def _start(client: "SyncPrefectClient", run: Run) -> str:
         # The one of this key has ended without ending its run: it takes another to go on.
         started = start()
     return str(started.id)
+
+
+def _goes_on(client: "SyncPrefectClient", flow_run_id: str) -> bool:
+    """Resume the flow run that a setting has suspended; False: it is no such one."""
+    from prefect.exceptions import ObjectNotFound
+
+    try:
+        flow_run = client.read_flow_run(UUID(flow_run_id))
+    except ObjectNotFound:
+        return False
+    if flow_run.state is None or not flow_run.state.is_paused():
+        return False
+    client.resume_flow_run(flow_run.id)
+    return True

@@ -7,7 +7,7 @@ from penstock.app import App
 from penstock.crawl.s3 import is_s3_location, parse_s3_location
 from penstock.errors import PenstockError, UsageError
 from penstock.runs.execute import open_source_run
-from penstock.runs.lifecycle import abort_run
+from penstock.runs.lifecycle import abort_run, reopen_run
 from penstock.runs.run import Run, RunStatus
 from penstock.sources.catalogue import find_source
 from penstock.sources.finder import is_web
@@ -38,6 +38,11 @@ def start_run(
         if run.status is RunStatus.PENDING:
             abort_run(app.database, app.queue, run.id, reason=f"it could not be started: {error}")
         raise
+
+
+def resume_run(app: App, run_id: int) -> str:
+    """The id of the flow run that goes on with it."""
+    return start_ingest(reopen_run(app.database, run_id))
 
 
 def _refuse_unnamed(app: App, source: str, tenant_id: str) -> None:

@@ -116,6 +116,21 @@ def open_run(
         )
 
 
+def reopen_run(database: Database, run_id: int) -> Run:
+    """An active run that no flow works on, so that another may take it up."""
+    with database.write() as tx:
+        run = read_run(tx, run_id)
+        if not run.status.active:
+            raise RunGone(
+                f"run {run_id} is {run.status}: there is nothing to resume; start a new one", run_id
+            )
+        held = sa.select(runs.c.id).where(runs.c.id == run_id, runs.c.lease_expires_at >= tx.now)
+        if tx.execute(held).first():
+            raise RunRefused(f"run {run_id} is {run.status} already, by another flow", run_id)
+        record(tx, _event(run, "taken up again"))
+    return run
+
+
 def take_run(
     database: Database,
     run_id: int,

@@ -8,6 +8,7 @@ import pytest
 
 from penstock import Client
 from penstock.client import ApiError, Busy
+from penstock.errors import ServiceError
 from penstock.runs.execute import open_source_run
 from penstock.store.database import Database
 from tests.contract.api.service import RESUME, Service
@@ -103,12 +104,28 @@ def test_waiting_for_a_node_without_a_worker_ends(client: Client) -> None:
 
 def test_runs_are_listed_shown_and_their_logs_read(client: Client, service: Service) -> None:
     run = open_source_run(service.app.sources, "https://acme.test/jobs", "default")
-    (listed,) = client.runs.list()
-    assert (listed["run_id"], listed["status"]) == (run.id, "pending")
-    assert client.runs.abort(run.id)["status"] == "aborted"
-    assert client.runs.wait(run.id)["status"] == "aborted"
-    messages = [line["message"] for line in client.runs.logs(run.id)]
-    assert messages[-1].startswith("aborted")
+    (listed,) = client.list_runs()
+    assert (listed.run_id, listed.status, listed.has_ended) == (run.id, "pending", False)
+    with pytest.raises(TimeoutError, match="still pending"):
+        client.wait_run(run.id, timeout_seconds=0)
+    assert client.abort(run.id).status == "aborted"
+    assert client.wait_run(run.id).has_ended
+    lines = [*client.watch(run.id)]
+    assert lines[-1].message.startswith("aborted")
+    assert [line.seq for line in client.watch(run.id, after=lines[0].seq)] == [
+        line.seq for line in lines[1:]
+    ]
+    with pytest.raises(ApiError, match="nothing to resume") as refused:
+        client.resume(run.id)
+    assert refused.value.status == 409
+
+
+def test_a_client_that_is_told_no_address_says_that_nothing_is_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_HOME", str(tmp_path))
+    with pytest.raises(ServiceError, match="no `penstock up` runs"):
+        Client()
 
 
 def test_a_busy_server_is_asked_again_after_the_time_it_names() -> None:

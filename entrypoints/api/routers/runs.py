@@ -92,6 +92,17 @@ def abort(app: AppDep, tenant_id: WriteTenant, run_id: RunId) -> dict[str, Any]:
     return _shown(app, report)
 
 
+@router.post("/{run_id}/resume", status_code=202, responses=documented(404, 409))
+def resume(app: AppDep, tenant_id: WriteTenant, run_id: RunId) -> dict[str, Any]:
+    """Have a Prefect worker go on with a run that was paused or interrupted."""
+    with app.database.read() as tx:
+        read_run(tx, run_id, tenant_id)
+    flow_run_id = starting.resume_run(app, run_id)
+    with app.database.read() as tx:
+        report = report_run(tx, run_id)
+    return _shown(app, report, flow_run_id=flow_run_id)
+
+
 @router.get("/{run_id}/logs", responses=documented(404))
 def show_logs(
     app: AppDep,

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -352,7 +353,7 @@ def test_runs_are_started_in_a_real_prefect(
 ) -> None:
     from prefect.client.orchestration import get_client
     from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
-    from prefect.states import Crashed
+    from prefect.states import Crashed, Suspended
 
     # Others deploy on this server too.
     name = uuid.uuid4().hex
@@ -382,3 +383,17 @@ def test_runs_are_started_in_a_real_prefect(
         other = service.post("/runs", body, 202)
         assert other["run_id"] == run["run_id"]
         assert other["flow_run_id"] != run["flow_run_id"], "the first one cannot go on"
+
+        suspended = uuid.UUID(other["flow_run_id"])
+        client.set_flow_run_state(suspended, Suspended(timeout_seconds=600), force=True)
+        resume = f"/runs/{run['run_id']}/resume"
+        with service.database.write() as tx:
+            later = tx.now + timedelta(seconds=60)
+            tx.execute(sa.update(runs).values(flow_run_id=str(suspended), lease_expires_at=later))
+        assert "by another flow" in service.post(resume, {}, 409)["detail"]
+        with service.database.write() as tx:
+            tx.execute(sa.update(runs).values(lease_expires_at=None))
+        assert service.post(resume, {}, 202)["flow_run_id"] == str(suspended)
+        resumed = client.read_flow_run(suspended).state
+        assert resumed is not None
+        assert resumed.is_scheduled()

@@ -112,6 +112,7 @@ TABLE: dict[str, list[Attempt]] = {
     "POST /runs": [Attempt(400, json=lambda _: {"source": "their-folder"})],
     "GET /runs/{run_id}": [Attempt()],
     "POST /runs/{run_id}/abort": [Attempt()],
+    "POST /runs/{run_id}/resume": [Attempt()],
     "GET /runs/{run_id}/logs": [Attempt()],
     "GET /runs/{run_id}/events": [Attempt()],
     "GET /admin/{queue}/status": [

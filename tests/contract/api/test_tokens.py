@@ -48,6 +48,7 @@ SCOPES: dict[str, tuple[str, Any]] = {
     "POST /runs": (WRITE, {"json": {"source": "nowhere"}}),
     "GET /runs/{run_id}": (READ, {}),
     "POST /runs/{run_id}/abort": (WRITE, {}),
+    "POST /runs/{run_id}/resume": (WRITE, {}),
     "GET /runs/{run_id}/logs": (READ, {}),
     "GET /runs/{run_id}/events": (READ, {}),
     "GET /admin/{queue}/status": (ADMIN, {}),
