@@ -9,7 +9,12 @@ from prefect.runtime import flow_run
 from flows.hooks import abort_cancelled_run, conclude_run, settle_run, told_if_stopped
 from flows.opening import open_flow_app
 from flows.parameters import AtLeastOne, Share, TenantName, Text
-from penstock.runs.execute import execute_run, list_source, open_source_run
+from penstock.runs.execute import (
+    check_source_of_run,
+    execute_run,
+    list_source,
+    open_source_run,
+)
 from penstock.runs.lifecycle import try_finalize
 from penstock.search.vectors import prepare_index
 from tasks.artifacts import run_progress
@@ -18,9 +23,7 @@ from tasks.events import shown_run_log, tag_flow_run
 
 
 def _run_name() -> str:
-    parameters = flow_run.get_parameters() or {}
-    run_id = parameters.get("run_id")
-    return f"ingest {parameters.get('source') or (f'run {run_id}' if run_id else '?')}"
+    return f"ingest {(flow_run.get_parameters() or {}).get('source', '?')}"
 
 
 @flow(
@@ -33,7 +36,7 @@ def _run_name() -> str:
     persist_result=False,
 )
 def ingest(
-    source: Text | None = None,
+    source: Text,
     tenant: TenantName = "default",
     profile: Text | None = None,
     force: bool = False,
@@ -51,14 +54,17 @@ def ingest(
         profile: The fields to extract (resume, job_posting, document); empty: by content.
         force: Process documents again even if they are unchanged.
         documents: Process these again even if they are unchanged (ids, URLs or node ids).
-        run_id: Take up this recorded run instead of starting a new one.
+        run_id: Take up this recorded run of the source instead of starting a new one.
         max_failed: Fail when more than this share of the documents does; empty: when all do.
         blocks: Saved configuration blocks that win over the environment, as `type/name`.
     """
     wanted: dict[str, Any] = {"profile": profile, "force": force, "documents": documents or []}
     with open_flow_app(blocks, run_id) as app, shown_run_log():
         app.warm_up()
-        run_id = run_id or open_source_run(app.sources, source, tenant, **wanted).id
+        if run_id is None:
+            run_id = open_source_run(app.sources, source, tenant, **wanted).id
+        else:
+            check_source_of_run(app.database, run_id, source)
         with told_if_stopped(app, run_id), app.hold_run(run_id) as held:
             tag_flow_run(f"tenant:{held.run.tenant_id}", f"source:{held.run.source_name}")
             prepare_index(app.database, app.embedder.identity)

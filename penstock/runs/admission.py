@@ -173,8 +173,9 @@ class AdmittedDocument:
         note = f" ({assessed.reason})" if assessed.reason else ""
         if assessed.stored is None:
             return f"unchanged, to be processed again from {assessed.stage}{note}"
-        change = "new" if assessed.change is Change.NEW else "changed"
-        return f"{change}, {assessed.stored.size} bytes stored{note}"
+        if assessed.change is Change.SAME:
+            return f"unchanged, to be processed again as asked{note}"
+        return f"{assessed.change}, {assessed.stored.size} bytes stored{note}"
 
     def _payload(self, run: Run) -> ItemPayload:
         stored = self.assessed.stored or Compared(Marks())

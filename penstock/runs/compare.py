@@ -59,7 +59,7 @@ class Comparison:
         if old is not None and old.content_hash == digest:
             return Compared(marks, same=SAME_BYTES)
         marks = Marks(got.etag, got.last_modified, digest, _fingerprint(listed, got))
-        if old is not None and (same := _same_text(old, marks)):
+        if old is not None and (same := find_sameness(old, marks)):
             return Compared(marks, same=same)
         name = listed.path.name if listed.path else listed.url
         extension = extension_for(name, got.media_type)
@@ -102,8 +102,10 @@ def _fingerprint(listed: Listed, got: Fetched) -> int | None:
     return simhash(visible_text(got.content)) if detect_media_type(raw) == HTML else None
 
 
-def _same_text(old: Marks, new: Marks) -> str | None:
-    """In which way the texts of two versions are the same; None when they differ."""
+def find_sameness(old: Marks, new: Marks) -> str | None:
+    """In which way two versions are the same; None when they differ."""
+    if old.content_hash and old.content_hash == new.content_hash:
+        return SAME_BYTES
     if not old.simhash or not new.simhash:
         return None
     bits = distance(old.simhash, new.simhash)

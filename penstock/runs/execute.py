@@ -28,6 +28,7 @@ from penstock.runs.lifecycle import (
     open_run,
     pause_interrupted,
     pause_run,
+    read_run,
     renew_run,
     take_run,
     try_finalize,
@@ -95,7 +96,7 @@ _held: list[HeldRun] = []
 
 def open_source_run(
     finder: SourceFinder,
-    source: str | None,
+    source: str,
     tenant_id: str,
     *,
     profile: str | None = None,
@@ -104,7 +105,7 @@ def open_source_run(
 ) -> Run:
     """Record a run of a source, given by its name or by where it is."""
     if not source:
-        raise UsageError("name a source to ingest, or the run_id of a run to take up")
+        raise UsageError("name a source to ingest")
     known = finder.find(source, tenant_id)
     if known is None or known.name == known.location:
         listing = finder.recognise(source)
@@ -115,6 +116,14 @@ def open_source_run(
         profile = profile or known.settings.profile
         force = force or known.settings.force
     return open_run(finder.database, spec, profile=profile, force=force, forced=documents)
+
+
+def check_source_of_run(database: Database, run_id: int, source: str) -> None:
+    """Refuse to take up the run of another source than the one that was named."""
+    with database.read() as tx:
+        run = read_run(tx, run_id)
+    if source not in (run.source_name, run.location):
+        raise UsageError(f"run {run_id} is one of {run.source_name}, not of {source}")
 
 
 @contextmanager

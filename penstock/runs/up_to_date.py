@@ -19,7 +19,7 @@ from penstock.crawl.fetch import Fetched, Marks, NotModified
 from penstock.crawl.listing import Listed
 from penstock.crawl.simhash import Duplicates, from_signed
 from penstock.documents import Fault, Stage
-from penstock.runs.compare import SAME_BYTES, Compared
+from penstock.runs.compare import SAME_BYTES, Compared, find_sameness
 from penstock.runs.run import Change
 from penstock.store.database import Tx
 from penstock.store.schema import embeddings, nodes, texts
@@ -284,8 +284,7 @@ class Assessor:
         if got.same is not None:
             unchanged = self._unchanged(listed, known, got.same)
             return replace(unchanged, renewed=_renewed(known, got))
-        change = Change.NEW if known is None else Change.CHANGED
-        return Assessment(listed, known, change, stage=Stage.TEXT, stored=got)
+        return Assessment(listed, known, _change(known, got), stage=Stage.TEXT, stored=got)
 
     def _unchanged(self, listed: Listed, known: KnownNode | None, how: str) -> Assessment:
         """Nothing to do, or a later stage only. The old marks stay, so that many small changes
@@ -294,6 +293,13 @@ class Assessor:
         if stage is None:
             return Assessment(listed, known, Change.SAME, reason=f"unchanged ({how})")
         return Assessment(listed, known, Change.SAME, stage=stage)
+
+
+def _change(known: KnownNode | None, got: Compared) -> Change:
+    """Of what is processed: if that was asked for, it may be the same all the same."""
+    if known is None:
+        return Change.NEW
+    return Change.SAME if find_sameness(known.marks, got.marks) else Change.CHANGED
 
 
 def _renewed(known: KnownNode | None, got: Compared) -> Marks | None:

@@ -81,7 +81,9 @@ def test_force_works_for_a_run_for_a_source_and_for_one_document(
     add_jobs(site, "1", "2")
     crawler.keep("weir", site.sitemap_url)
     crawler.ingest("weir")
-    assert counts(crawler.ingest("weir", force=True)) == {"ready": 2}
+    forced = crawler.ingest("weir", force=True)
+    assert counts(forced) == {"ready": 2}
+    assert (forced.changes[Change.SAME], forced.changes[Change.CHANGED]) == (2, 0)
     one = crawler.ingest("weir", documents=[f"{site.url}/jobs/2"])
     assert counts(one) == {"ready": 1, "skipped": 1}
     by_node = crawler.ingest("weir", documents=[crawler.node("/jobs/1").id])

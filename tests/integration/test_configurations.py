@@ -184,10 +184,11 @@ def test_the_rules_never_end_what_models_of_the_environment_began(
 def test_a_recorded_run_goes_on_with_the_blocks_it_was_begun_with(
     tmp_path: Path, server: GroqServer, block: str
 ) -> None:
-    pause_with(write_documents(tmp_path / "docs", "agnes", "boris"), [block])
+    source = write_documents(tmp_path / "docs", "agnes", "boris")
+    pause_with(source, [block])
     server.always(None, Reply())
 
-    assert ingest(run_id=1)["status"] == "finished"
+    assert ingest(str(source), run_id=1)["status"] == "finished"
 
     assert models_of_nodes() == {MODEL}
 

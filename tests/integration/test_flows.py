@@ -16,6 +16,7 @@ from prefect.client.schemas.filters import (
     LogFilterFlowRunId,
 )
 from prefect.client.schemas.objects import FlowRun, State, TaskRun
+from prefect.utilities.callables import parameter_schema
 
 from flows.ingest import ingest
 from flows.process import process
@@ -236,7 +237,13 @@ def test_a_recorded_run_is_taken_up_by_its_number(tmp_path: Path) -> None:
         spec = SourceSpec("default", str(folder), "folder", str(folder))
         recorded = open_run(app.database, spec, profile=None, force=False)
 
-    assert ingest(run_id=recorded.id)["run_id"] == recorded.id
+    with pytest.raises(UsageError, match=f"run {recorded.id} is one of {folder}"):
+        ingest("elsewhere", run_id=recorded.id)
+    assert ingest(str(folder), run_id=recorded.id)["run_id"] == recorded.id
+
+
+def test_the_form_of_an_ingest_asks_for_its_source() -> None:
+    assert parameter_schema(ingest).required == ["source"]
 
 
 def test_a_configuration_fault_pauses_the_run_and_the_next_start_goes_on(

@@ -117,7 +117,7 @@ def test_a_run_that_is_interrupted_before_its_work_begins_is_taken_up_at_once(
             leave_runs()
         with app.database.read() as tx:
             assert f"penstock resume {run.id}" in str(read_run(tx, run.id).paused_reason)
-    state, _ = run_flow(run_id=run.id)
+    state, _ = run_flow(source=run.location, run_id=run.id)
     assert state.is_completed()
 
 

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 import yaml
 from prefect.client.orchestration import SyncPrefectClient
-from prefect.client.schemas.actions import WorkPoolUpdate
+from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.events.filters import EventFilter, EventNameFilter
@@ -22,7 +22,7 @@ from prefect.workers.process import ProcessJobConfiguration
 from prefect.workers.utilities import get_default_base_job_template_for_infrastructure_type
 
 from deployments.automations import FAILED_INGESTS, OLD_QUEUES, ZOMBIES
-from deployments.install import ROOT, install
+from deployments.install import ROOT, deploy_all, install
 from deployments.pools import POOL, QUEUES, without_command
 from flows.ingest import ingest
 from flows.recover import recover
@@ -94,6 +94,22 @@ def test_a_pool_of_a_type_that_is_not_installed_is_refused_readably(
         list(install("steam"))
     with pytest.raises(ObjectNotFound):
         client.read_work_pool(POOL)
+
+
+def test_prefects_own_command_makes_the_queues_with_limits_and_priorities(
+    client: SyncPrefectClient,
+) -> None:
+    template = asyncio.run(get_default_base_job_template_for_infrastructure_type("process"))
+    assert template is not None
+    pool = WorkPoolCreate(name=POOL, type="process", base_job_template=template)
+    client.create_work_pool(pool)
+    assert "deployed backfill/backfill" in list(deploy_all())
+    for queue in QUEUES:
+        found = client.read_work_queue_by_name(queue.name, work_pool_name=POOL)
+        assert (found.priority, found.concurrency_limit) == (queue.priority, queue.limit)
+    properties = client.read_work_pool(POOL).base_job_template["variables"]["properties"]
+    assert "command" not in properties
+    client.delete_work_pool(POOL)
 
 
 def test_one_command_sets_a_server_up_and_may_be_run_again(
