@@ -28,6 +28,7 @@ pytestmark = pytest.mark.timeout(600)
 QUICK = {"EMBEDDING_BACKEND": "hash", "PREFECT_WORKER_QUERY_SECONDS": "3"}
 START_SECONDS = 180
 PATIENCE_SECONDS = 60
+ROOT = Path(__file__).parent.parent.parent
 OURS = ["postgres", "valkey", "prefect", "worker-1", "worker-2", "api"]
 
 
@@ -240,6 +241,46 @@ def test_a_deployment_is_run_by_a_worker_and_no_other_program(running: Life) -> 
     assert done.returncode == 0, done.stdout + done.stderr
     assert not planted.exists(), "what the caller names as a command is not run"
     assert "waterwheel" in running.command.run("search", "waterwheel").out
+
+
+PROGRAM = """
+import json, sys
+from flows.ingest import ingest
+from penstock import Client
+from prefect.deployments import run_deployment
+
+folder, named = sys.argv[1:]
+flow_run = run_deployment("ingest/ingest", parameters={"source": folder}, timeout=120)
+here = ingest(folder, force=True)
+with Client() as client:
+    started = client.start_run(named)
+    lines = [line.message for line in client.watch(started.run_id)]
+    ended = client.wait_run(started.run_id)
+print(json.dumps([flow_run.state.name, here["counts"], here["changes"], dict(ended.counts), lines]))
+"""
+
+
+def test_a_python_program_uses_its_servers_without_being_told(running: Life) -> None:
+    source = running.write_documents("vanes", "The weathervane")
+    named = running.write_documents("cogs", "The cogwheel")
+    assert running.command.run("source", "add", "cogs", named).code == 0
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, source, "cogs"],
+        env={**running.command.environment(), "PYTHONPATH": str(ROOT)},
+        cwd=running.folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    by_worker, here, changes, by_api, lines = json.loads(done.stdout.splitlines()[-1])
+    assert by_worker == "Completed"
+    assert (here["ready"], changes["same"], changes["changed"]) == (3, 3, 0)
+    assert by_api["ready"] == 3
+    assert any("finished: 3 ready" in line for line in lines)
+    assert "temporary server" not in done.stderr
+    assert not (running.folder / "home" / "penstock.db").exists()
 
 
 def test_other_accounts_reach_nothing_in_its_home(running: Life) -> None:
