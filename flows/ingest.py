@@ -9,12 +9,7 @@ from prefect.runtime import flow_run
 from flows.hooks import abort_cancelled_run, conclude_run, settle_run, told_if_stopped
 from flows.opening import open_flow_app
 from flows.parameters import AtLeastOne, Share, TenantName, Text
-from penstock.runs.execute import (
-    check_source_of_run,
-    execute_run,
-    list_source,
-    open_source_run,
-)
+from penstock.runs.execute import execute_run, list_source, open_source_run
 from penstock.runs.lifecycle import try_finalize
 from penstock.search.vectors import prepare_index
 from tasks.artifacts import run_progress
@@ -61,10 +56,7 @@ def ingest(
     wanted: dict[str, Any] = {"profile": profile, "force": force, "documents": documents or []}
     with open_flow_app(blocks, run_id) as app, shown_run_log():
         app.warm_up()
-        if run_id is None:
-            run_id = open_source_run(app.sources, source, tenant, **wanted).id
-        else:
-            check_source_of_run(app.database, run_id, source)
+        run_id = open_source_run(app.sources, source, tenant, run_id=run_id, **wanted).id
         with told_if_stopped(app, run_id), app.hold_run(run_id) as held:
             tag_flow_run(f"tenant:{held.run.tenant_id}", f"source:{held.run.source_name}")
             prepare_index(app.database, app.embedder.identity)

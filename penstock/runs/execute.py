@@ -102,10 +102,13 @@ def open_source_run(
     profile: str | None = None,
     force: bool = False,
     documents: Sequence[str] = (),
+    run_id: int | None = None,
 ) -> Run:
-    """Record a run of a source, given by its name or by where it is."""
+    """Record a run of a source, given by its name or by where it is; or find the recorded one."""
     if not source:
         raise UsageError("name a source to ingest")
+    if run_id is not None:
+        return _recorded_run(finder.database, run_id, source)
     known = finder.find(source, tenant_id)
     if known is None or known.name == known.location:
         listing = finder.recognise(source)
@@ -118,12 +121,12 @@ def open_source_run(
     return open_run(finder.database, spec, profile=profile, force=force, forced=documents)
 
 
-def check_source_of_run(database: Database, run_id: int, source: str) -> None:
-    """Refuse to take up the run of another source than the one that was named."""
+def _recorded_run(database: Database, run_id: int, source: str) -> Run:
     with database.read() as tx:
         run = read_run(tx, run_id)
     if source not in (run.source_name, run.location):
         raise UsageError(f"run {run_id} is one of {run.source_name}, not of {source}")
+    return run
 
 
 @contextmanager
