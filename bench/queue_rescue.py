@@ -31,7 +31,6 @@ SWEEP_SECONDS = 1.0
 # What a document takes a worker.
 DOCUMENT_SECONDS = 0.01
 WANTED_SECONDS = LEASE_SECONDS + SWEEP_SECONDS + CLAIMS * DOCUMENT_SECONDS
-MAX_RESCUES = 5
 
 
 @dataclass(slots=True)
@@ -122,7 +121,7 @@ def _interrupt(database: Database, queue: WorkQueue, backlog: int) -> Claim:
 
 def _sweep(database: Database, queue: WorkQueue) -> Recovered:
     with database.write() as tx:
-        return Recovered(sweep_expired(tx, queue, max_rescues=MAX_RESCUES))
+        return Recovered(sweep_expired(tx, queue))
 
 
 def _figure(store: Store, waits: Sequence[Sequence[float]], backlog: int) -> Figure:

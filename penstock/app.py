@@ -1,6 +1,7 @@
 """The composition root: builds parts from settings."""
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -119,6 +120,7 @@ class App:
             settings.lease_seconds,
             settings.job_timeout_seconds,
             self._mirror(),
+            settings.max_rescues,
         )
 
     @cached_property
@@ -373,7 +375,7 @@ class App:
     def recovery(self) -> "Recovery":
         from penstock.recovery import Recovery
 
-        return Recovery(self.database, self.queue, self.redis, self.settings.max_rescues)
+        return Recovery(self.database, self.queue, self.redis)
 
     @cached_property
     def maintenance(self) -> "Maintenance":
@@ -447,21 +449,30 @@ class App:
         from penstock.pipeline.worker import Worker
         from penstock.queue.configuration import ServedKeys
 
+        # One more than there are parsers: while one thread writes, the parsers stay busy.
+        threads = self.settings.text_processes + 1
         return Worker(
             self.database,
             self.queue,
             processor,
             heartbeat,
             batch_size=self.claim_size,
-            # One more than there are parsers: while one thread writes, the parsers stay busy.
-            threads=self.settings.text_processes + 1,
+            threads=threads,
             poll_seconds=IDLE_SECONDS,
             run_id=run_id,
+            least_suspects=self._least_suspects(threads),
             served=ServedKeys(self.database, self.configuration) if run_id is None else None,
             recover=self.recovery.run,
             sweep_seconds=self.settings.sweep_seconds,
             cut_off=self.cut_off,
         )
+
+    def _least_suspects(self, threads: int) -> int:
+        """Rescued items that a thread takes together at least: with models, so many that all call
+        slots are used. The items of one process die together, in one batch or in several."""
+        if not self.settings.asks_models:
+            return 1
+        return math.ceil(self.settings.extraction.concurrency / threads)
 
     def admission(self, lease: "RunLease") -> "Admission":
         from penstock.crawl.fetch import SourceCircuit

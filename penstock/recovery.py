@@ -17,7 +17,7 @@ from penstock.pipeline.stage import (
 from penstock.queue.heartbeat import forget_old_workers
 from penstock.queue.items import Claim
 from penstock.queue.queue import WorkQueue
-from penstock.queue.sweep import Recovered, Swept, sweep_expired
+from penstock.queue.sweep import Recovered, Swept, seconds_to_expiry, sweep_expired
 from penstock.redis.reconcile import reconcile
 from penstock.runs.lifecycle import close_workless, fail_abandoned, try_finalize
 from penstock.store.database import Database
@@ -38,7 +38,6 @@ class Recovery:
     database: Database
     queue: WorkQueue
     redis: "Redis | None"
-    max_rescues: int
 
     def run(self) -> Recovered:
         """Do one pass; nothing while another process is doing one."""
@@ -46,7 +45,7 @@ class Recovery:
             if not ours:
                 log.info("another process is recovering at the moment")
                 return Recovered(elsewhere=True)
-            found = recover(self.database, self.queue, max_rescues=self.max_rescues)
+            found = recover(self.database, self.queue)
             try:
                 if self.redis is not None:
                     reconcile(self.database, self.redis)
@@ -57,29 +56,29 @@ class Recovery:
             return found
 
 
-def recover(database: Database, queue: WorkQueue, *, max_rescues: int) -> Recovered:
+def recover(database: Database, queue: WorkQueue) -> Recovered:
     """Take back expired items, then finish the runs that have nothing left to do."""
-    swept = sweep(database, queue, max_rescues=max_rescues)
+    swept = sweep(database, queue)
     _log_swept(swept)
     with database.write() as tx:
         forget_old_keys(tx)
         forget_old_workers(tx)
     finished = tuple(run_id for run_id in _find_abandoned(database) if _finish(database, run_id))
-    return Recovered(swept, finished)
+    with database.read() as tx:
+        return Recovered(swept, finished, again_seconds=seconds_to_expiry(tx))
 
 
 def sweep(
     database: Database,
     queue: WorkQueue,
     *,
-    max_rescues: int,
     which: sa.ColumnElement[bool] | None = None,
 ) -> Swept:
     """Take back expired items, or those of a condition, and close the documents of the dead."""
     swept = Swept()
     while True:
         with database.write() as tx:
-            found = sweep_expired(tx, queue, max_rescues=max_rescues, which=which)
+            found = sweep_expired(tx, queue, which=which)
             taken_back = [*found.freed, *found.rescued]
             record_items(tx, [(item, "taken back from a worker that died") for item in taken_back])
             record_failures(tx, found.dead)

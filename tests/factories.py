@@ -95,7 +95,6 @@ class Desk:
     database: Database
     queue: WorkQueue = field(default_factory=lambda: WorkQueue(default_rules()))
     second: float = 0.0
-    max_rescues: int = 5
 
     def later(self, seconds: float) -> "Desk":
         """Let time pass."""
@@ -147,7 +146,7 @@ class Desk:
 
     def sweep(self) -> Swept:
         with at(self.database, self.second) as tx:
-            return sweep_expired(tx, self.queue, max_rescues=self.max_rescues)
+            return sweep_expired(tx, self.queue)
 
     def row(self, item_id: int) -> sa.Row[Any]:
         with self.database.read() as tx:

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from penstock.errors import BudgetSpent, PenstockError, StagePaused
 from penstock.failpoints import hit
+from penstock.pipeline.gate import BatchGate
 from penstock.pipeline.processor import Processor
 from penstock.pipeline.stage import Result
 from penstock.queue.configuration import served_by
@@ -56,6 +57,8 @@ class Worker:
     poll_seconds: float
     run_id: int | None = None
     tenant_id: str | None = None
+    least_suspects: int = 1
+    """As for `WorkQueue.claim`."""
     served: Callable[[], Collection[str]] | None = None
     """Keys of the configurations whose items it may take; None: those of any."""
     recover: Callable[[], Recovered] = Recovered
@@ -76,6 +79,7 @@ class Worker:
     paused: bool = False
     wakes: int = 0
     """How often `wake` was called; read before a look for work, it shows what the look missed."""
+    gate: BatchGate = field(default_factory=BatchGate)
     _failed: list[BaseException] = field(default_factory=list)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
@@ -147,8 +151,10 @@ class Worker:
             self.emit("job_failed", verdict, 0)
         if found.items:
             self.wake()
-        # Soon, if another process is at it: it may have died meanwhile.
-        return min(HELD_SECONDS, self.sweep_seconds) if found.elsewhere else self.sweep_seconds
+        # Soon, if another process is at it: it may have died meanwhile. And when a lease ends: one
+        # of a worker that is alive is renewed long before that.
+        again = HELD_SECONDS if found.elsewhere else found.again_seconds
+        return self.sweep_seconds if again is None else min(again, self.sweep_seconds)
 
     def stop(self) -> None:
         """Let the threads end after the batches they hold."""
@@ -343,13 +349,18 @@ class WorkerThread(threading.Thread):
         self._worker.heartbeat.check_schema()
         if self._worker.paused:
             return False
-        claim = self._claim()
-        if not claim:
-            return False
-        hit("claim.committed")
-        self.held = claim
+        with self._worker.gate.side_by_side():
+            claim = self._claim()
+            if claim:
+                hit("claim.committed")
+                self.held = claim
+                self._process(claim)
+            return bool(claim)
+
+    def _process(self, claim: Claim) -> None:
         try:
-            self._processor.process(claim)
+            with self._worker.gate.alone() if claim.on_trial else nullcontext():
+                self._processor.process(claim)
         except BudgetSpent as spent:
             self.give_back()
             if self._worker.run_id is not None:
@@ -370,7 +381,6 @@ class WorkerThread(threading.Thread):
             raise
         finally:
             self.held = None
-        return True
 
     def _claim(self) -> Claim:
         worker, token = self._worker, uuid.uuid4().hex
@@ -390,6 +400,7 @@ class WorkerThread(threading.Thread):
                 tenant_id=worker.tenant_id,
                 not_runs=tuple(worker.blocked_runs),
                 served=served,
+                least_suspects=worker.least_suspects,
                 begins=self._processor.first_begun,
             )
             if claim:

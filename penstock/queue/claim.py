@@ -207,6 +207,9 @@ class FairClaim:
     named: Mapping[str, Any]
     """The parameters of the filter."""
     alone: SoleTenantCache
+    max_rescues: int
+    least_suspects: int = 1
+    """How many rescued items are taken together before they are halved further."""
 
     def find(self, limit: int) -> list[sa.Row[Any]]:
         """The highest priority there is, an equal share of it for each tenant. A tenant alone gets
@@ -225,7 +228,7 @@ class FairClaim:
     def find_of(self, tenant_id: str, limit: int) -> list[sa.Row[Any]]:
         """The same for one tenant."""
         named = {**self.named, "tenant": tenant_id, "most": limit}
-        return _without_suspects(self.tx.execute(of_tenant(self.wanted), named).all())
+        return self._without_suspects(self.tx.execute(of_tenant(self.wanted), named).all())
 
     def _share_out(self, tops: Mapping[str, int], limit: int) -> list[sa.Row[Any]]:
         top = max(tops.values())
@@ -240,7 +243,7 @@ class FairClaim:
             more = self._find_shares(had_more, top, left, taken=[row.id for row in rows])
             had_more = [tenant for tenant in had_more if _count(more, tenant) == left]
             rows += more
-        return _without_suspects(rows[:limit])
+        return self._without_suspects(rows[:limit])
 
     def _find_shares(
         self, tenants: Sequence[str], top: int, share: int, taken: Sequence[int] | None = None
@@ -254,13 +257,16 @@ class FairClaim:
         found = (self.tx.execute(one, {**named, "tenant": tenant}) for tenant in tenants)
         return [row for rows in found for row in rows]
 
-
-def _without_suspects(rows: Sequence[sa.Row[Any]]) -> list[sa.Row[Any]]:
-    """One item that was rescued, or any number that were not. The first one decides; it is of the
-    tenant whose turn it is, so that one tenant's rescued items do not hold up the others."""
-    if rows and rows[0].rescues:
-        return [rows[0]]
-    return [row for row in rows if not row.rescues]
+    def _without_suspects(self, rows: Sequence[sa.Row[Any]]) -> list[sa.Row[Any]]:
+        """Items that were never rescued, or half of those that were rescued as often as the first,
+        or one that has no rescue left. The first one decides; it is of the tenant whose turn it is,
+        so that one tenant's rescued items do not hold up the others."""
+        if not rows or not rows[0].rescues:
+            return [row for row in rows if not row.rescues]
+        if rows[0].rescues >= self.max_rescues:
+            return [rows[0]]
+        suspects = [row for row in rows if row.rescues == rows[0].rescues]
+        return suspects[: max(self.least_suspects, math.ceil(len(suspects) / 2))]
 
 
 def _count(rows: Sequence[sa.Row[Any]], tenant: str) -> int:

@@ -188,6 +188,9 @@ class Claim:
     items: tuple[WorkItem, ...]
     started: frozenset[int] = frozenset()
     """Ids of items that were started in the transaction of the claim."""
+    on_trial: bool = False
+    """Whether its one item has no rescue left: if the process dies of anything else meanwhile, the
+    item would be taken for the cause."""
 
     def __bool__(self) -> bool:
         return bool(self.items)

@@ -65,6 +65,8 @@ class WorkQueue:
     job_timeout_seconds: float = 1800.0
     mirror: QueueMirror | None = None
     """Gets every change of an item's status, after it is committed."""
+    max_rescues: int = 5
+    """How often an item may be taken from a dead worker; another such death is its own."""
     alone: SoleTenantCache = field(default_factory=SoleTenantCache)
 
     def enqueue(
@@ -104,16 +106,18 @@ class WorkQueue:
         served: Collection[str] | None = None,
         only: Collection[int] | None = None,
         token: str | None = None,
+        least_suspects: int = 1,
         begins: Callable[[Sequence[WorkItem]], Sequence[WorkItem]] = lambda _: (),
     ) -> Claim:
         """Lease what is due: highest priority first, tenants in turn, then what was interrupted,
         then the oldest. May be empty.
 
-        An item whose worker has died before is leased alone, so that it cannot take others with it
-        the next time. A caller that has to know the claim's token even if the database's answer is
-        lost passes it. `served` are keys of the configurations that the caller serves; None: any.
-        `begins` says which items the caller begins at once, without waiting for
-        any other: these are started already.
+        Items whose workers have died are leased in halves (`least_suspects` or fewer are not
+        halved), so that the one which kills them is found in few steps. One without a rescue left
+        is leased by itself, and is to be processed while its process does nothing else. A caller
+        that has to know the claim's token even if the database's answer is lost passes it. `served`
+        are keys of the configurations that the caller serves; None: any. `begins` says which items
+        the caller begins at once, without waiting for any other: these are started already.
         """
         token = token or uuid.uuid4().hex
         wanted = ClaimFilter(
@@ -132,19 +136,21 @@ class WorkQueue:
             "served": list(served or ()),
             "ids": list(only or ()),
         }
-        claim = FairClaim(tx, wanted, named, self.alone)
+        claim = FairClaim(tx, wanted, named, self.alone, self.max_rescues, least_suspects)
         if run_id and tenant_id is None:
             tenant_id = tx.execute(sa.select(runs.c.tenant_id).where(runs.c.id == run_id)).scalar()
         rows = claim.find(limit) if tenant_id is None else claim.find_of(tenant_id, limit)
         items = sorted(map(item_from, rows), key=lambda item: (-item.priority, item.id))
-        begun = begins(items) if items else ()
+        on_trial = any(item.rescues and item.rescues >= self.max_rescues for item in items)
+        # One on trial begins when nothing else goes on.
+        begun = begins(items) if items and not on_trial else ()
         lease = self._lease(tx, owner, token) | {"status": ItemStatus.PROCESSING}
         started = frozenset(item.id for item in begun)
         lease_items(tx, lease | {"started_at": tx.now}, [*started])
         lease_items(tx, lease, [item.id for item in items if item.id not in started])
         self.note_changes(tx, items, ItemStatus.PROCESSING)
         self._mark_nodes(tx, "processing", begun)
-        return Claim(token, owner, tuple(items), started)
+        return Claim(token, owner, tuple(items), started, on_trial)
 
     def start(self, tx: Tx, claim: Claim, items: Sequence[WorkItem]) -> list[WorkItem]:
         """Mark these as started: from here a worker's death counts as a rescue. Returns the items

@@ -1,7 +1,7 @@
 """Takes back the items of workers whose leases have expired.
 
 An item that was claimed but not started goes back free. A started one counts a rescue; when its
-rescues are used up it is dead, because it has very likely killed its workers.
+rescues are used up it is dead: nothing else went on in the process that it has killed.
 """
 
 from collections.abc import Mapping
@@ -58,6 +58,8 @@ class Recovered:
     finished_runs: tuple[int, ...] = ()
     elsewhere: bool = False
     """Nothing was looked for, because another process is recovering."""
+    again_seconds: float | None = None
+    """When a lease ends next, unless it is renewed."""
 
     def __str__(self) -> str:
         if self.elsewhere:
@@ -71,12 +73,11 @@ def sweep_expired(
     tx: Tx,
     queue: WorkQueue,
     *,
-    max_rescues: int,
     limit: int = 500,
     which: sa.ColumnElement[bool] | None = None,
 ) -> Swept:
     """Take back items whose lease has expired, or those of a condition, at most `limit`."""
-    c = work_items.c
+    c, max_rescues = work_items.c, queue.max_rescues
     which = c.lease_expires_at < tx.now if which is None else which
     expired = (
         sa.select(*item_columns(), c.started_at, c.claimed_at, c.lease_owner)
@@ -100,16 +101,23 @@ def sweep_expired(
     return Swept(
         freed=tuple(item_from(row) for row in unstarted),
         rescued=tuple(item_from(row) for row in rescued),
-        dead=tuple(_mark_dead(tx, queue, row, max_rescues) for row in dead),
+        dead=tuple(_mark_dead(tx, queue, row) for row in dead),
         holds={row.id: (row.lease_owner, row.started_at or row.claimed_at) for row in rows},
     )
 
 
-def _mark_dead(tx: Tx, queue: WorkQueue, row: sa.Row[Any], max_rescues: int) -> Verdict:
+def seconds_to_expiry(tx: Tx) -> float | None:
+    """Until the next lease ends, if it is not renewed; None when no item is leased."""
+    first = sa.select(sa.func.min(work_items.c.lease_expires_at)).where(LEASED_ITEM)
+    expires_at = tx.execute(first).scalar()
+    return None if expires_at is None else (expires_at - tx.now).total_seconds()
+
+
+def _mark_dead(tx: Tx, queue: WorkQueue, row: sa.Row[Any]) -> Verdict:
     item = item_from(row)
     fault = Fault(
         ErrorClass.UNKNOWN,
-        f"its worker died while at it, {max_rescues + 1} times: not tried again",
+        f"its worker died while at it, {queue.max_rescues + 1} times: not tried again",
     )
     values = NO_LEASE | {
         "status": ItemStatus.FAILED,

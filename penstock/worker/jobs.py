@@ -308,8 +308,7 @@ class QueueManager:
         with self._store.read() as tx:
             oldest = tx.now - timedelta(minutes=stale_threshold_minutes)
         stale = work_items.c.id.in_(processing.where(last_beat < oldest, *self._ours()))
-        settings = self._db.app.settings
-        swept = sweep(self._store, self.rules, max_rescues=settings.max_rescues, which=stale)
+        swept = sweep(self._store, self.rules, which=stale)
         return len(swept.freed) + len(swept.rescued) + len(swept.dead)
 
     def get_queue_stats(self) -> dict[str, Any]:

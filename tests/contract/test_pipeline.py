@@ -727,7 +727,7 @@ def test_a_worker_that_lost_its_lease_while_working_writes_nothing(
 
     def another_takes_over() -> None:
         place.expire_leases()
-        recover(other.database, other.app.queue, max_rescues=5)
+        recover(other.database, other.app.queue)
         other.drain()
         seen.append(everything(place))
 

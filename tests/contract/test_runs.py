@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -159,7 +160,7 @@ def messages_of(database: Database, run_id: int) -> list[str]:
 
 
 def recover_now(database: Database) -> tuple[int, ...]:
-    return recover(database, QUEUE, max_rescues=5).finished_runs
+    return recover(database, QUEUE).finished_runs
 
 
 # Opening and taking
@@ -641,7 +642,7 @@ def test_a_poison_document_ends_as_an_error_of_its_run(database: Database) -> No
         with database.write() as tx:
             claim = dying.claim(tx, "victim", run_id=lease.run.id)
             dying.start(tx, claim, claim.items)
-        recovered = recover(database, QUEUE, max_rescues=2)
+        recovered = recover(database, replace(QUEUE, max_rescues=2))
     assert recovered.finished_runs == (lease.run.id,)
     assert counts_of(database, lease.run.id) == {"error": 1}
     with database.read() as tx:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -210,14 +211,64 @@ def test_workers_that_claim_at_once_share_no_item(desk: Desk) -> None:
     assert sorted(claimed) == ids
 
 
-def test_a_rescued_item_is_claimed_alone(desk: Desk) -> None:
-    desk.enqueue(make_item())
-    suspect = desk.claim()
-    desk.start(suspect)
+def test_a_batch_whose_worker_died_is_claimed_in_halves_and_without_others(desk: Desk) -> None:
+    ids = desk.enqueue(*[make_item() for _ in range(50)])
+    desk.start(desk.claim())
     desk.later(61).sweep()
-    desk.enqueue(make_item(), make_item())
-    assert desk.claim().ids == suspect.ids
-    assert len(desk.claim().items) == 2
+    fresh = desk.enqueue(make_item(), make_item())
+    claims = [desk.claim() for _ in range(8)]
+    assert [len(claim.items) for claim in claims] == [25, 13, 6, 3, 2, 1, 2, 0]
+    assert [number for claim in claims[:6] for number in claim.ids] == ids
+    assert claims[6].ids == fresh
+
+
+def test_rescued_items_are_halved_no_further_than_is_asked_for(desk: Desk) -> None:
+    desk.enqueue(*[make_item() for _ in range(20)])
+    desk.start(desk.claim())
+    desk.later(61).sweep()
+    sizes = [len(desk.claim(least_suspects=6).items) for _ in range(4)]
+    assert sizes == [10, 6, 4, 0]
+
+
+def test_an_item_without_a_rescue_left_is_claimed_by_itself_and_not_begun(desk: Desk) -> None:
+    desk.queue = replace(desk.queue, max_rescues=1)
+    first, second = desk.enqueue(make_item(), make_item())
+    desk.start(desk.claim())
+    desk.later(61).sweep()
+    claims = [desk.claim(least_suspects=6, begins=lambda items: items) for _ in range(2)]
+    assert [claim.ids for claim in claims] == [[first], [second]]
+    assert all(claim.on_trial and not claim.started for claim in claims)
+    # Its process died of something else before its turn came.
+    assert len(desk.later(61).sweep().freed) == 2
+
+
+@pytest.mark.parametrize("place", [0, 17, 49])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_document_that_kills_its_process_is_found_and_takes_no_other_along(
+    desk: Desk, place: int, threads: int
+) -> None:
+    """The process works on as many claims as it has threads, and all of them die together."""
+    ids = desk.enqueue(*[make_item() for _ in range(50)])
+    at_risk: list[int] = []
+    while claims := [claim for _ in range(threads) if (claim := desk.claim(least_suspects=6))]:
+        on_trial = [claim for claim in claims if claim.on_trial]
+        begun = on_trial[:1] or claims
+        for claim in begun:
+            desk.start(claim)
+        if any(ids[place] in claim.ids for claim in begun):
+            at_risk.append(sum(len(claim.items) for claim in begun))
+            desk.later(61).sweep()
+            continue
+        for claim in begun:
+            desk.complete(claim)
+        for claim in claims:
+            desk.release(claim)
+    assert desk.row(ids[place]).status == ItemStatus.FAILED
+    others = {desk.row(number).status for number in ids if number != ids[place]}
+    assert others == {ItemStatus.COMPLETE}
+    assert len(at_risk) == desk.queue.max_rescues + 1
+    assert at_risk == sorted(at_risk, reverse=True)
+    assert at_risk[-1] == 1
 
 
 def test_a_rescued_item_is_not_claimed_with_others(desk: Desk) -> None:
@@ -766,7 +817,7 @@ def test_the_note_of_an_interruption_is_appended_once(desk: Desk) -> None:
 
 
 def test_an_item_that_keeps_killing_its_workers_is_dead(desk: Desk) -> None:
-    desk.max_rescues = 2
+    desk.queue = replace(desk.queue, max_rescues=2)
     [item_id] = desk.enqueue(make_item())
     for _ in range(2):
         desk.start(desk.claim("victim"))

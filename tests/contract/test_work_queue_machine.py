@@ -19,6 +19,7 @@ from hypothesis.stateful import (
 from penstock.documents import Stage
 from penstock.errors import ErrorClass
 from penstock.queue.items import Claim, ItemStatus, WorkItem
+from penstock.queue.queue import WorkQueue
 from penstock.queue.retry import default_rules
 from penstock.store.database import Database
 from penstock.store.schema import attempts, nodes, work_items
@@ -43,7 +44,7 @@ class QueueMachine(RuleBasedStateMachine):
     def __init__(self, database: Database) -> None:
         super().__init__()
         empty_tables(database)
-        self.desk = Desk(database, max_rescues=MAX_RESCUES)
+        self.desk = Desk(database, WorkQueue(default_rules(), max_rescues=MAX_RESCUES))
         with at(database) as tx:
             self.nodes = [add_node(tx) for _ in range(2)]
         self.claims: list[Claim] = []
@@ -113,7 +114,10 @@ class QueueMachine(RuleBasedStateMachine):
         claim = self.desk.claim(owner, stages=some, limit=limit)
         assert set(claim.ids) <= due
         assert bool(claim) == bool(due)
-        assert len(claim.items) == 1 or not any(item.rescues for item in claim.items)
+        rescues = {item.rescues for item in claim.items}
+        assert len(rescues) <= 1
+        assert claim.on_trial == (rescues == {MAX_RESCUES})
+        assert len(claim.items) == 1 or not claim.on_trial
         self.holder |= dict.fromkeys(claim.ids, claim.token)
         if claim:
             self.claims.append(claim)

@@ -52,7 +52,9 @@ class Race:
 
     database: Database
     tally: Tally
-    _queue: WorkQueue = field(default_factory=lambda: WorkQueue(default_rules(), lease_seconds=0.0))
+    _queue: WorkQueue = field(
+        default_factory=lambda: WorkQueue(default_rules(), lease_seconds=0.0, max_rescues=RESCUES)
+    )
 
     def two_sweepers(self) -> None:
         """And the worker they take it from, which is alive after all."""
@@ -95,7 +97,7 @@ class Race:
     def _sweep(self, claim: Claim) -> int:
         with self.database.write() as tx:
             own = sa.and_(work_items.c.id == claim.ids[0], work_items.c.lease_expires_at < tx.now)
-            found = sweep_expired(tx, self._queue, max_rescues=RESCUES, which=own)
+            found = sweep_expired(tx, self._queue, which=own)
         return len(found.freed) + len(found.rescued) + len(found.dead)
 
     def _retry(self, claim: Claim) -> None:
