@@ -12,7 +12,7 @@ from flows.opening import open_flow_app
 from penstock.app import App
 from penstock.documents import Stage
 from penstock.errors import ConfigurationError
-from penstock.queue.configuration import Configuration, list_unserved
+from penstock.queue.configuration import Configuration, UnservedWork, list_unserved
 from penstock.search.vectors import prepare_index
 from tasks.documents import TaskSteps
 
@@ -29,7 +29,8 @@ def _run_name() -> str:
 def process(
     stages: list[Stage] | None = None, forever: bool = False, blocks: list[str] | None = None
 ) -> int:
-    """Work until nothing is due or waiting for a retry; how many items were completed.
+    """Work until nothing is left, not even with other workers, who may die; how many items were
+    completed.
 
     Work of a run or a backfill that names blocks of its own is done with these. What this flow run
     can do with neither is left for a worker that can, and told.
@@ -44,34 +45,53 @@ def process(
         app.warm_up()
         others = _Others(app)
         while True:
-            for wanted in others.find():
+            for wanted in others.take():
                 completed += _work_with(wanted, stages, others)
-            completed += _work(app, stages, lambda: not forever or bool(others.find()))
-            if not forever:
+            completed += _work(app, stages, lambda: others.wait or not (forever or others.held))
+            if not (forever or others.wait or others.held):
                 return completed
 
 
 class _Others:
-    """Work that names another configuration than that of this flow run."""
+    """Work that names another configuration than that of this flow run, and whose blocks can be
+    loaded."""
 
     def __init__(self, app: App) -> None:
         self._app = app
         self._looked_at = float("-inf")
-        self._found: list[Configuration] = []
+        self._found: list[UnservedWork] = []
         self._left: set[Configuration] = set()
 
-    def find(self) -> list[Configuration]:
-        """Configurations that waiting work names, and whose blocks can be loaded."""
+    @property
+    def wait(self) -> bool:
+        """Whether some of it waits."""
+        return any(one.waits for one in self._look())
+
+    @property
+    def held(self) -> bool:
+        """Whether other workers are at some of it, who may die."""
+        return any(not one.waits for one in self._look())
+
+    def take(self) -> list[Configuration]:
+        """What to load now; it is looked for again later."""
+        waiting = [one.configuration for one in self._look() if one.waits]
+        self._found = [one for one in self._found if not one.waits]
+        return waiting
+
+    def _look(self) -> list[UnservedWork]:
         if time.monotonic() - self._looked_at >= LOOK_SECONDS:
             with self._app.database.read() as tx:
                 unserved = list_unserved(tx, self._app.configuration)
-            for wanted in unserved:
-                if not wanted.blocks:
-                    self.leave(wanted, "this worker has other settings")
-            self._found = [wanted for wanted in unserved if wanted not in self._left]
+            for one in unserved:
+                if one.waits and not one.configuration.blocks:
+                    self.leave(one.configuration, "this worker has other settings")
+            self._found = [
+                one
+                for one in unserved
+                if one.configuration.blocks and one.configuration not in self._left
+            ]
             self._looked_at = time.monotonic()
-        found, self._found = self._found, []
-        return found
+        return self._found
 
     def leave(self, wanted: Configuration, reason: Any) -> None:
         """Leave such work to others, and say so once."""

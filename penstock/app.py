@@ -460,14 +460,14 @@ class App:
             threads=threads,
             poll_seconds=IDLE_SECONDS,
             run_id=run_id,
-            least_suspects=self._least_suspects(threads),
+            least_suspects=self.least_suspects(threads),
             served=ServedKeys(self.database, self.configuration) if run_id is None else None,
             recover=self.recovery.run,
             sweep_seconds=self.settings.sweep_seconds,
             cut_off=self.cut_off,
         )
 
-    def _least_suspects(self, threads: int) -> int:
+    def least_suspects(self, threads: int) -> int:
         """Rescued items that a thread takes together at least: with models, so many that all call
         slots are used. The items of one process die together, in one batch or in several."""
         if not self.settings.asks_models:

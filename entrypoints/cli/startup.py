@@ -67,6 +67,7 @@ class Startup:
         with self.step("deployments"):
             self._install()
         with self.step("workers"):
+            self._start_standby()
             for number in range(1, workers + 1):
                 self._start_worker(number)
         with self.step("api"):
@@ -202,6 +203,21 @@ class Startup:
             self.installation.id,
             grace_seconds=WORKER_GRACE_SECONDS,
             children_first=True,
+        )
+        self.installation.start(part)
+
+    def _start_standby(self) -> None:
+        """A worker that is always there: Valkey wakes it at once, and it takes up what a crashed
+        flow run left, while one of Prefect's workers would start with the next flow run."""
+        work = ["-m", "entrypoints.cli.main", "worker", "--grace", f"{WORKER_GRACE_SECONDS / 2:g}"]
+        part = ProcessPart(
+            "standby",
+            [sys.executable, *work],
+            self.home.logs,
+            self.installation.id,
+            grace_seconds=WORKER_GRACE_SECONDS,
+            # The supervisor sees whether it lives.
+            environment={"EXTRACTION_HEALTHCHECK_PORT": "0"},
         )
         self.installation.start(part)
 

@@ -231,6 +231,7 @@ class ProcessPart:
         grace_seconds: float = GRACE_SECONDS,
         children_first: bool = False,
         lifeline: bool = False,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.address = address
@@ -240,6 +241,7 @@ class ProcessPart:
         self._is_ready = is_ready
         self._grace_seconds = grace_seconds
         self._children_first = children_first
+        self._environment = environment or {}
         self._stdin = subprocess.PIPE if lifeline else subprocess.DEVNULL
         self._started: subprocess.Popen[bytes] | None = None
 
@@ -256,7 +258,7 @@ class ProcessPart:
                 stdin=self._stdin,
                 stdout=log,
                 stderr=log,
-                env=marked_environment(self._mark),
+                env={**marked_environment(self._mark), **self._environment},
                 start_new_session=True,
             )
         wait_until(lambda: started.poll() is not None or self._is_ready(), _START_SECONDS)

@@ -27,7 +27,7 @@ from penstock.runs.lifecycle import note_pause
 from penstock.store.database import Database
 from penstock.store.leader_lease import HELD_SECONDS
 from penstock.store.retry import retry_while_unavailable
-from penstock.store.schema import ACTIVE_ITEM, WAITING_ITEM, work_items
+from penstock.store.schema import ACTIVE_ITEM, work_items
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,8 @@ TICK_SECONDS = 0.5
 ERROR_SECONDS = 15.0
 # Shortest time between two sweeps.
 _SWEEP_SECONDS = 0.05
+# Between two sweeps, when one has found a lease that has ended and could not be taken back.
+_SOON_SECONDS = 0.5
 # How long a thread may take from its start to its first line.
 _START_SECONDS = 0.5
 
@@ -154,7 +156,9 @@ class Worker:
         # Soon, if another process is at it: it may have died meanwhile. And when a lease ends: one
         # of a worker that is alive is renewed long before that.
         again = HELD_SECONDS if found.elsewhere else found.again_seconds
-        return self.sweep_seconds if again is None else min(again, self.sweep_seconds)
+        if again is None:
+            return self.sweep_seconds
+        return min(max(again, _SOON_SECONDS), self.sweep_seconds)
 
     def stop(self) -> None:
         """Let the threads end after the batches they hold."""
@@ -196,12 +200,12 @@ class Worker:
 
     @retry_while_unavailable
     def has_more(self) -> bool:
-        """Whether there is more to wait for: retries, and for a run items of other workers."""
-        left = sa.select(sa.literal(1)).limit(1)
+        """Whether there is more to wait for: retries, and items of other workers, who may die."""
+        left = sa.select(sa.literal(1)).where(ACTIVE_ITEM).limit(1)
         if self.run_id is not None:
-            left = left.where(ACTIVE_ITEM, work_items.c.run_id == self.run_id)
+            left = left.where(work_items.c.run_id == self.run_id)
         else:
-            left = left.where(WAITING_ITEM, work_items.c.stage.in_(self.processor.stages))
+            left = left.where(work_items.c.stage.in_(self.processor.stages))
             left = left.where(not_of_runs(self.blocked_runs))
             if self.served is not None:
                 left = left.where(served_by(self.served()))

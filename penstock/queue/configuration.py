@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from penstock.store.database import Database, Tx
-from penstock.store.schema import WAITING_ITEM, configurations, work_items
+from penstock.store.schema import ACTIVE_ITEM, WAITING_ITEM, configurations, work_items
 
 # How often the configurations that work may name are read again.
 READ_SECONDS = 1.0
@@ -73,12 +73,21 @@ def read_configuration(tx: Tx, key: str | None) -> Configuration | None:
     return None if row is None else _configuration(row)
 
 
-def list_unserved(tx: Tx, own: Configuration) -> list[Configuration]:
-    """Configurations that waiting work names and this one does not serve."""
+@dataclass(frozen=True, slots=True)
+class UnservedWork:
+    """Unfinished work that names a configuration which another one does not serve."""
+
+    configuration: Configuration
+    waits: bool
+    """Whether some of it waits; else other workers are at all of it."""
+
+
+def list_unserved(tx: Tx, own: Configuration) -> list[UnservedWork]:
+    """Unfinished work that `own` does not serve, by the configurations that it names."""
     return [
-        wanted
+        UnservedWork(wanted, _has_work(tx, wanted.key, WAITING_ITEM))
         for wanted in _list_all(tx)
-        if not own.serves(wanted) and _has_waiting(tx, wanted.key)
+        if not own.serves(wanted) and _has_work(tx, wanted.key, ACTIVE_ITEM)
     ]
 
 
@@ -112,9 +121,9 @@ def _list_all(tx: Tx) -> list[Configuration]:
     return [_configuration(row) for row in tx.execute(sa.select(configurations))]
 
 
-def _has_waiting(tx: Tx, key: str) -> bool:
-    waiting = sa.select(sa.literal(1)).where(WAITING_ITEM, work_items.c.requires == key)
-    return tx.execute(waiting.limit(1)).first() is not None
+def _has_work(tx: Tx, key: str, which: sa.ColumnElement[bool] | sa.TextClause) -> bool:
+    left = sa.select(sa.literal(1)).where(which, work_items.c.requires == key)
+    return tx.execute(left.limit(1)).first() is not None
 
 
 def _configuration(row: sa.Row[Any]) -> Configuration:

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from penstock.app import App
 from penstock.documents import Stage
 from penstock.pipeline.worker import Worker, WorkerThread
+from penstock.queue.configuration import ServedKeys, served_by
 from penstock.queue.items import ACTIVE_STATUSES, ItemStatus
 from penstock.search.vectors import prepare_index
 from penstock.store.schema import LEASED_ITEM, WAITING_ITEM, work_items, workers
@@ -111,6 +112,7 @@ class ExtractionWorker:
         self._paused = False
         self._app: App | None = None
         self._worker: Worker | None = None
+        self._served: ServedKeys | None = None
         self._sweeper: threading.Thread | None = None
         self._waker: AbstractContextManager[object] | None = None
         self._started_at: float | None = None
@@ -297,6 +299,8 @@ class ExtractionWorker:
         waiting = sa.and_(WAITING_ITEM, c.stage.in_(self.stages))
         if self._tenant_id is not None:
             waiting = sa.and_(waiting, c.tenant_id == self._tenant_id)
+        if self._served is not None:
+            waiting = sa.and_(waiting, served_by(self._served()))
         with self._db.app.database.read() as tx:
             left = (sa.select(sa.literal(1)).where(one).limit(1) for one in (mine, waiting))
             return any(tx.execute(query).first() is not None for query in left)
@@ -372,6 +376,9 @@ class ExtractionWorker:
         return app
 
     def _build_worker(self, app: App) -> Worker:
+        if self.stages != (Stage.TEXT,):
+            # A text is the same whatever comes after it.
+            self._served = ServedKeys(app.database, app.configuration)
         return Worker(
             app.database,
             app.queue,
@@ -381,6 +388,8 @@ class ExtractionWorker:
             self.num_workers,
             self._poll_interval,
             tenant_id=self._tenant_id,
+            least_suspects=app.least_suspects(self.num_workers),
+            served=self._served,
             recover=app.recovery.run,
             sweep_seconds=app.settings.sweep_seconds,
             emit=self._report,

@@ -29,7 +29,7 @@ QUICK = {"EMBEDDING_BACKEND": "hash", "PREFECT_WORKER_QUERY_SECONDS": "3"}
 START_SECONDS = 180
 PATIENCE_SECONDS = 60
 ROOT = Path(__file__).parent.parent.parent
-OURS = ["postgres", "valkey", "prefect", "worker-1", "worker-2", "api"]
+OURS = ["postgres", "valkey", "prefect", "standby", "worker-1", "worker-2", "api"]
 
 
 @dataclass
@@ -332,6 +332,7 @@ def test_it_ends_in_good_order_and_its_data_outlive_it_and_its_killing(running: 
     assert [line.split()[-1] for line in stops] == [
         "api",
         "workers",
+        "standby",
         "prefect",
         "valkey",
         "postgres",
