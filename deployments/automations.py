@@ -1,6 +1,7 @@
-"""What the Prefect server does by itself: end zombies, note failed ingests, send for help."""
+"""What the Prefect server does by itself: end zombies, have what crashed recovered, note failed
+ingests, send for help."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from uuid import UUID
 
@@ -10,11 +11,13 @@ from prefect.events.actions import ChangeFlowRunState, DoNothing, RunDeployment
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.exceptions import ObjectNotFound
 
+from flows.recover import RESTARTED
 from tasks.events import QUEUE_OLD
 
 ZOMBIES = "penstock: zombie flow runs → crashed"
 FAILED_INGESTS = "penstock: failed ingest → event"
 OLD_QUEUES = "penstock: old queue → extra process run"
+CRASHED = "penstock: crashed flow run → recover"
 TAG = "penstock"
 """On every deployment of prefect.yaml, and so on every flow run and heartbeat of theirs."""
 HEARTBEAT_SECONDS = 30
@@ -36,11 +39,12 @@ _TROUBLED_STATES = ("Failed", "Crashed", "Suspended", "CompletedWithErrors")
 _OURS = {"prefect.resource.role": "tag", "prefect.resource.id": f"prefect.tag.{TAG}"}
 _INGEST = {"prefect.resource.role": "flow", "prefect.resource.name": "ingest"}
 _HELPER = "process/process"
+_RECOVERY = "recover/recover"
 _MESSAGE = (
     "No heartbeat for {seconds:g} s: the process of this flow run is gone (killed, out of memory, "
-    "its machine lost) and could not report it. Its documents are safe: the flows "
-    "`process` and `recover` take them back by themselves. Run the same source again to have it "
-    "listed to the end; the worker's log and its machine's may tell the cause."
+    "its machine lost) and could not report it. Its documents are safe: other workers take them "
+    "back, and `recover` starts the flow run again. The worker's log and its machine's may tell "
+    "the cause."
 )
 
 
@@ -52,7 +56,8 @@ def install_automations(within_seconds: float = 3 * HEARTBEAT_SECONDS) -> list[s
     with get_client(sync_client=True) as client:
         wanted = [_crash_zombies(within_seconds), _note_failed_ingests()]
         done = [_install(client, automation) for automation in wanted]
-        return [*done, *_install_help(client)]
+        helpers = ((OLD_QUEUES, _HELPER, _send_for_help), (CRASHED, _RECOVERY, _recover_crashed))
+        return [*done, *(_install_starter(client, *helper) for helper in helpers)]
 
 
 def _install(client: SyncPrefectClient, wanted: AutomationCore) -> str:
@@ -69,13 +74,14 @@ def _install(client: SyncPrefectClient, wanted: AutomationCore) -> str:
     return f"updated automation {wanted.name!r}"
 
 
-def _install_help(client: SyncPrefectClient) -> Iterator[str]:
+def _install_starter(
+    client: SyncPrefectClient, name: str, started: str, make: Callable[[UUID], AutomationCore]
+) -> str:
     try:
-        helper = client.read_deployment_by_name(_HELPER)
+        deployment = client.read_deployment_by_name(started)
     except ObjectNotFound:
-        yield f"left out {OLD_QUEUES!r}: deploy {_HELPER} first, then register again"
-    else:
-        yield _install(client, _send_for_help(helper.id))
+        return f"left out {name!r}: deploy {started} first, then register again"
+    return _install(client, make(deployment.id))
 
 
 def _crash_zombies(within_seconds: float) -> AutomationCore:
@@ -136,6 +142,29 @@ def _send_for_help(deployment_id: UUID) -> AutomationCore:
             posture=Posture.Reactive,
             expect={QUEUE_OLD},
             match={"prefect.resource.id": "penstock.queue.*"},
+            threshold=1,
+            within=timedelta(0),
+        ),
+        actions=[RunDeployment(source="selected", deployment_id=deployment_id)],
+    )
+
+
+def _recover_crashed(deployment_id: UUID) -> AutomationCore:
+    """Not of `recover` itself: it would be started for ever where no flow run lives."""
+    names = {"prefect.resource.role": "flow", "prefect.resource.name": list(RESTARTED)}
+    return AutomationCore(
+        name=CRASHED,
+        description=(
+            "Starts `recover` as soon as a flow run has crashed: it takes back what its process "
+            "held when the leases end, and starts the flow run again, a few times at most."
+        ),
+        tags=[TAG],
+        trigger=EventTrigger(
+            posture=Posture.Reactive,
+            expect={"prefect.flow-run.Crashed"},
+            match={"prefect.resource.id": "prefect.flow-run.*"},
+            match_related=names,
+            for_each={"prefect.resource.id"},
             threshold=1,
             within=timedelta(0),
         ),

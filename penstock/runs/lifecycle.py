@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -78,6 +78,10 @@ def _expiry_event(run: Run, row: dict[str, Any]) -> Event:
 # How long a recorded run waits for its flow before another start may take it up. If both come,
 # the first to take the run works on it and the other is refused.
 PENDING_SECONDS = 60.0
+
+
+# How long a run whose flow died before all was listed waits to be taken up again, by Prefect.
+RESTART_SECONDS = 120.0
 
 
 class RunGone(RunRefused):
@@ -382,7 +386,7 @@ def close_workless(database: Database, run_id: int) -> int:
     errors, so that the run can end; the next run retries them. Returns how many."""
     c = run_documents.c
     with database.write() as tx:
-        over = sa.or_(runs.c.listed_at.is_not(None), runs.c.lease_expires_at < tx.now)
+        over = sa.or_(runs.c.listed_at.is_not(None), runs.c.lease_expires_at < _too_late(tx))
         left = sa.select(runs.c.id).where(runs.c.id == run_id, ACTIVE_RUN, over)
         if tx.execute(left.with_for_update()).first() is None or _has_work(tx, run_id):
             return 0
@@ -403,10 +407,15 @@ def fail_abandoned(database: Database, run_id: int) -> bool:
     reason = "its flow ended before the source was listed; start the run again"
     with database.write() as tx:
         row = tx.execute(sa.select(runs).where(runs.c.id == run_id).with_for_update()).one()
-        expired = row.lease_expires_at is not None and row.lease_expires_at < tx.now
+        expired = row.lease_expires_at is not None and row.lease_expires_at < _too_late(tx)
         if row.listed_at is not None or not expired or _has_pending(tx, run_id):
             return False
         return _end(tx, read_run(tx, run_id), RunStatus.ERROR, error=reason)
+
+
+def _too_late(tx: Tx) -> datetime:
+    """A run that is not listed and whose lease ended before this is not taken up any more."""
+    return tx.now - timedelta(seconds=RESTART_SECONDS)
 
 
 def read_run(tx: Tx, run_id: int, tenant_id: str | None = None) -> Run:

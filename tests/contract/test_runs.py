@@ -19,6 +19,7 @@ from penstock.queue.retry import default_rules
 from penstock.recovery import recover
 from penstock.runs.lifecycle import (
     PENDING_SECONDS,
+    RESTART_SECONDS,
     RunGone,
     abort_run,
     begin_ingesting,
@@ -130,9 +131,9 @@ def finish(database: Database, claim: Claim) -> list[str]:
 
 
 def expire_lease(database: Database, run_id: int) -> None:
-    """As if the flow that holds the run had died a while ago."""
+    """As if the flow that holds the run had died a while ago, and was not started again."""
     with database.write() as tx:
-        ago = tx.now - timedelta(seconds=1)
+        ago = tx.now - timedelta(seconds=RESTART_SECONDS + 1)
         tx.execute(sa.update(runs).where(runs.c.id == run_id).values(lease_expires_at=ago))
 
 
@@ -577,6 +578,8 @@ def test_recovery_ends_a_run_whose_flow_died_while_listing(database: Database) -
     lease = start_run(database)
     add_documents(database, lease, "a")
     finish(database, claim_all(database, lease.run.id))
+    drop_run(database, lease, "killed")
+    assert recover_now(database) == (), "it may be started again"
     expire_lease(database, lease.run.id)
     assert recover_now(database) == (lease.run.id,)
     run = run_of(database, lease.run.id)
