@@ -10,6 +10,7 @@ import httpx
 from prefect.settings import get_current_settings
 
 from deployments.automations import install_automations
+from deployments.model_limit import install_model_limit
 from deployments.pools import install_pool
 from deployments.register import register_blocks
 from penstock.errors import PenstockError, ServiceError, UsageError
@@ -22,12 +23,13 @@ _ASKED_BY_DOCKER = ("IMAGE", "PENSTOCK_RAW_STORE")
 
 
 def install(kind: str = "process") -> Iterator[str]:
-    """Pool and queues, deployments, blocks, automations; what was done, as it is done.
+    """Pool and queues, limit of model calls, deployments, blocks, automations; what was done.
 
     `kind`: of the work pool, if it has to be made: process, docker, kubernetes, ecs.
     """
     file = _prefect_file(kind)
     yield from install_pool(kind)
+    yield install_model_limit()
     yield from deploy_all(file)
     for slug in register_blocks():
         yield f"registered block type {slug!r}"

@@ -8,6 +8,7 @@ from penstock.local.joining import join_installation
 from penstock.queue.configuration import read_configuration
 from penstock.runs.lifecycle import read_run
 from penstock.store.retry import retry_while_unavailable
+from tasks.model_slots import PrefectModelSlots
 
 
 @retry_while_unavailable
@@ -16,7 +17,7 @@ def open_flow_app(blocks: Sequence[str] | None, run_id: int | None = None) -> Ap
     goes on with the blocks that it was begun with, unless others are named."""
     # In a program that has named a Prefect server, that is all it has named.
     join_installation(prefect=False)
-    app = open_app(settings_with(blocks or []), blocks=blocks or ())
+    app = _open(blocks or ())
     if blocks or run_id is None:
         return app
     with app.database.read() as tx:
@@ -24,4 +25,10 @@ def open_flow_app(blocks: Sequence[str] | None, run_id: int | None = None) -> Ap
     if before is None or not before.blocks:
         return app
     app.close()
-    return open_app(settings_with(before.blocks), blocks=before.blocks)
+    return _open(before.blocks)
+
+
+def _open(blocks: Sequence[str]) -> App:
+    app = open_app(settings_with(blocks), blocks=blocks)
+    app.model_slots = PrefectModelSlots()
+    return app

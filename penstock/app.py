@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.intake.intake import Intake
     from penstock.isolation.pool import ChildPool
     from penstock.llm.answers import Caps
-    from penstock.llm.chain import ModelChain
+    from penstock.llm.chain import ModelChain, ModelSlots
     from penstock.llm.prompts import Extractor
     from penstock.llm.ratelimit import RateLimit
     from penstock.maintenance.maintenance import Maintenance
@@ -91,6 +91,8 @@ class App:
         self.settings = settings
         self.database = database
         self.blocks = tuple(blocks)
+        self.model_slots: ModelSlots | None = None
+        """Slots for model calls that other processes share, if there are any."""
 
     @property
     def configuration(self) -> "Configuration":
@@ -241,7 +243,9 @@ class App:
 
         if self.settings.asks_models:
             chain = (self.settings, self.database, self.redis, UNCAPPED)
-            return build_model_chain(*chain, meanwhile=self._begin_loading_embedder)
+            return build_model_chain(
+                *chain, meanwhile=self._begin_loading_embedder, slots=self.model_slots
+            )
         max_chars = self.settings.extraction.max_input_chars
         return RulesExtractor(UNCAPPED, max_chars, children=self.children)
 
@@ -604,8 +608,9 @@ def build_model_chain(
     redis: "Redis | None",
     caps: "Caps",
     meanwhile: Callable[[], None] = lambda: None,
+    slots: "ModelSlots | None" = None,
 ) -> "ModelChain":
-    """The chain of models: primary, then fallback; `meanwhile` as for `ModelChain`."""
+    """The chain of models: primary, then fallback; `meanwhile` and `slots` as for `ModelChain`."""
     from penstock.llm.caller import ModelCaller
     from penstock.llm.chain import ChainSettings, ModelChain, price_table
     from penstock.llm.groq import build_groq_client
@@ -645,7 +650,8 @@ def build_model_chain(
         concurrency=limits.concurrency,
     )
     most = settings.max_cost_usd_per_run
-    return ModelChain(chain, caller, StoreLedger(database, limits.version, most), meanwhile)
+    ledger = StoreLedger(database, limits.version, most)
+    return ModelChain(chain, caller, ledger, meanwhile, slots)
 
 
 def _rate_limit(redis: "Redis | None") -> "RateLimit":

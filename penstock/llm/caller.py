@@ -143,6 +143,7 @@ class ModelCaller:
         self._rates = rates
         self._breaker = breaker
         self._modes = modes
+        self._concurrency = concurrency
         self._slots = FifoSemaphore(concurrency)
         self._last_failure = ""
         self.stopping = threading.Event()
@@ -150,6 +151,10 @@ class ModelCaller:
     def close(self) -> None:
         self.stopping.set()
         self._client.close()
+
+    def allow(self, calls: int) -> None:
+        """Have at most so many calls under way at once from now on, or fewer as always."""
+        self._slots.resize(min(calls, self._concurrency))
 
     def check_stopping(self) -> None:
         """Raise Interrupted once this is closed."""

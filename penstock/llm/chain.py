@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -108,6 +108,22 @@ class Ledger(Protocol):
         """An answer that is taken after its call was recorded."""
 
 
+class ModelSlots(Protocol):
+    """Call slots that several processes share."""
+
+    def hold(self, wanted: int, stopping: threading.Event) -> AbstractContextManager[int]:
+        """Around the calls of a batch: how many of `wanted` may be under way at once, in all
+        batches of this process. Waits for its turn; Interrupted when `stopping` is set."""
+
+
+class OwnSlots:
+    """The process shares them with no other."""
+
+    def hold(self, wanted: int, stopping: threading.Event) -> AbstractContextManager[int]:
+        del stopping
+        return nullcontext(wanted)
+
+
 @dataclass(frozen=True, slots=True)
 class ChainSettings:
     """The models of a chain and what counts as an answer."""
@@ -166,6 +182,7 @@ class ModelChain:
         caller: ModelCaller,
         ledger: Ledger,
         meanwhile: Callable[[], None] = lambda: None,
+        slots: ModelSlots | None = None,
     ) -> None:
         """`meanwhile` is called once, when the first requests are under way: while models answer,
         there is time to load what comes next. It must not block."""
@@ -173,6 +190,7 @@ class ModelChain:
         self._caller = caller
         self._ledger = ledger
         self._meanwhile: Callable[[], None] | None = meanwhile
+        self._slots = slots or OwnSlots()
         self._lock = threading.Lock()
         self._not_found: dict[str, tuple[float, str]] = {}
         self._threads = ThreadPoolExecutor(
@@ -188,18 +206,20 @@ class ModelChain:
         """One outcome per request, in order. A stage that cannot work raises StagePaused; answers
         that came before that are kept."""
         self._caller.check_stopping()
-        outcomes = [self._begin(request) for request in requests]
-        meanwhile, self._meanwhile = self._meanwhile, None
-        if meanwhile is not None:
-            meanwhile()
-        _wait_for([one for one in outcomes if isinstance(one, Future)])
+        prepared = [prepare_request(one, self._settings.max_input_chars) for one in requests]
+        if not any(isinstance(one, PreparedRequest) for one in prepared):
+            return [one for one in prepared if not isinstance(one, PreparedRequest)]
+        with self._slots.hold(self._settings.concurrency, self._caller.stopping) as granted:
+            self._caller.allow(granted)
+            outcomes = [
+                self._submit(request, one) if isinstance(one, PreparedRequest) else one
+                for request, one in zip(requests, prepared, strict=True)
+            ]
+            meanwhile, self._meanwhile = self._meanwhile, None
+            if meanwhile is not None:
+                meanwhile()
+            _wait_for([one for one in outcomes if isinstance(one, Future)])
         return [one.result() if isinstance(one, Future) else one for one in outcomes]
-
-    def _begin(self, request: ExtractionRequest) -> Outcome | Future[Outcome]:
-        prepared = prepare_request(request, self._settings.max_input_chars)
-        return (
-            self._submit(request, prepared) if isinstance(prepared, PreparedRequest) else prepared
-        )
 
     def _submit(self, request: ExtractionRequest, prepared: PreparedRequest) -> Future[Outcome]:
         try:

@@ -269,13 +269,13 @@ class FifoSemaphore:
 
     def __init__(self, count: int) -> None:
         self._lock = threading.Lock()
-        self._free = count
+        self._count = self._free = count
         self._waiting: deque[threading.Lock] = deque()
 
     def acquire(self, stopping: threading.Event | None = None) -> None:
         """Wait for a slot; raises Interrupted when `stopping` is set meanwhile."""
         with self._lock:
-            if self._free:
+            if self._free > 0:
                 self._free -= 1
                 return
             mine = threading.Lock()
@@ -293,10 +293,20 @@ class FifoSemaphore:
 
     def release(self) -> None:
         with self._lock:
-            if self._waiting:
-                self._waiting.popleft().release()
-            else:
-                self._free += 1
+            self._free += 1
+            self._hand_over()
+
+    def resize(self, count: int) -> None:
+        """Have another number of slots; one that is held meanwhile stays held."""
+        with self._lock:
+            self._free += count - self._count
+            self._count = count
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        while self._free > 0 and self._waiting:
+            self._free -= 1
+            self._waiting.popleft().release()
 
     def __enter__(self) -> None:
         self.acquire()

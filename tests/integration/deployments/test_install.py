@@ -6,36 +6,57 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import prefect
 import pytest
 import sqlalchemy as sa
 import yaml
+from prefect import State
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName
+from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.events.filters import EventFilter, EventNameFilter
 from prefect.events.schemas.events import Event
 from prefect.exceptions import ObjectNotFound
+from prefect.states import (
+    AwaitingRetry,
+    Completed,
+    Crashed,
+    Failed,
+    Pending,
+    Running,
+    Suspended,
+)
 from prefect.workers.process import ProcessJobConfiguration
 from prefect.workers.utilities import get_default_base_job_template_for_infrastructure_type
 
-from deployments.automations import FAILED_INGESTS, OLD_QUEUES, ZOMBIES
+from deployments.automations import CRASHED, FAILED_INGESTS, OLD_QUEUES, ZOMBIES
 from deployments.install import ROOT, deploy_all, install
 from deployments.pools import POOL, QUEUES, without_command
+from flows.hooks import COMPLETED_WITH_ERRORS
 from flows.ingest import ingest
-from flows.recover import recover
+from flows.recover import MOST_STARTS, recover
 from penstock.app import open_app
 from penstock.errors import PenstockError
 from penstock.local.prefect_server import ServerAddress
 from penstock.local.processes import wait_until
 from penstock.store.schema import work_items
 from tasks.events import QUEUE_OLD, RUN_FAILED
+from tasks.model_slots import LIMIT
 from tests.factories import make_item
 from tests.simulator import Site, Status
 
 pytestmark = pytest.mark.usefixtures("prefect", "home")
+
+TROUBLES: dict[str, State[Any]] = {
+    "Failed": Failed(),
+    "Crashed": Crashed(),
+    "Suspended": Suspended(),
+    "CompletedWithErrors": Completed(name=COMPLETED_WITH_ERRORS),
+}
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +65,15 @@ def client(prefect_server: ServerAddress) -> Iterator[SyncPrefectClient]:
     auth_string = prefect_server.auth_string
     with SyncPrefectClient(prefect_server.api_url, auth_string=auth_string) as client:
         yield client
-        for name in (ZOMBIES, FAILED_INGESTS, OLD_QUEUES):
+        for name in (ZOMBIES, FAILED_INGESTS, OLD_QUEUES, CRASHED):
             for automation in client.read_automations_by_name(name):
                 client.delete_automation(automation.id)
         for deployment in ours(client):
             client.delete_deployment(deployment.id)
         with suppress(ObjectNotFound):
             client.delete_work_pool(POOL)
+        with suppress(ObjectNotFound):
+            client.delete_global_concurrency_limit_by_name(LIMIT)
 
 
 @pytest.fixture(scope="module")
@@ -198,6 +221,62 @@ def test_work_that_waits_too_long_calls_for_one_more_process(client: SyncPrefect
     [event] = events(client, QUEUE_OLD)
     assert event.payload["waiting"] == 2
     assert event.payload["oldest_seconds"] >= 3600
+
+
+def make_crashed(client: SyncPrefectClient, name: str, starts: int) -> FlowRun:
+    """A flow run of a deployment that has begun so often, and crashed."""
+    deployment = client.read_deployment_by_name(name)
+    flow_run = client.create_flow_run_from_deployment(deployment.id)
+    for number in range(starts):
+        if number:
+            client.set_flow_run_state(flow_run.id, AwaitingRetry())
+        states: list[State[Any]] = [Pending(), Running(), Crashed(message="killed")]
+        for state in states:
+            client.set_flow_run_state(flow_run.id, state)
+    return client.read_flow_run(flow_run.id)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_crashed_flow_run_calls_for_recovery_which_starts_it_again(
+    client: SyncPrefectClient,
+) -> None:
+    crashed = make_crashed(client, "ingest/ingest", 1)
+    too_often = make_crashed(client, "ingest/ingest", MOST_STARTS)
+    recoveries = DeploymentFilter(name=DeploymentFilterName(any_=["recover"]))
+
+    def called() -> bool:
+        runs = client.read_flow_runs(deployment_filter=recoveries)
+        return any(not run.auto_scheduled for run in runs)
+
+    wait_for(called, 180)
+    recover()
+
+    again = client.read_flow_run(crashed.id)
+    assert (again.state_name, again.run_count) == ("AwaitingRetry", 1)
+    assert again.state is not None
+    assert again.state.message == "crashed, and started again by `recover` (start 2 of at most 4)"
+    assert client.read_flow_run(too_often.id).state_name == "Crashed"
+
+
+@pytest.mark.parametrize("state", ["Failed", "Crashed", "Suspended", "CompletedWithErrors"])
+@pytest.mark.usefixtures("installed")
+def test_an_ingest_that_did_not_end_well_triggers_its_automation(
+    client: SyncPrefectClient, state: str
+) -> None:
+    deployment = client.read_deployment_by_name("ingest/ingest")
+    flow_run = client.create_flow_run_from_deployment(deployment.id)
+    for one in (Pending(), Running(), TROUBLES[state]):
+        client.set_flow_run_state(flow_run.id, one)
+
+    def triggered() -> bool:
+        [automation] = client.read_automations_by_name(FAILED_INGESTS)
+        return any(
+            str(automation.id) in one.resource.id
+            and str(flow_run.id) in str(one.payload["triggering_event"])
+            for one in events(client, "prefect.automation.triggered")
+        )
+
+    wait_for(triggered, 120)
 
 
 @pytest.mark.usefixtures("installed")

@@ -11,7 +11,7 @@ from penstock.documents import Extraction, ExtractionRequest, Fault, ModelCall
 from penstock.errors import BudgetSpent
 from penstock.llm.answers import Caps
 from penstock.llm.caller import ModelCaller
-from penstock.llm.chain import ChainSettings, ModelChain, price_table
+from penstock.llm.chain import ChainSettings, ModelChain, ModelSlots, price_table
 from penstock.llm.groq import build_groq_client
 from penstock.llm.prompts import JsonModes, Outcome, PreparedRequest, prepare_request
 from penstock.llm.ratelimit import LocalGate, RateLimit
@@ -105,6 +105,7 @@ def build_chain(
     caller: ModelCaller,
     ledger: RecordingLedger,
     meanwhile: Callable[[], None] = lambda: None,
+    slots: ModelSlots | None = None,
     **changes: Any,
 ) -> ModelChain:
     values: Mapping[str, Any] = {
@@ -118,7 +119,7 @@ def build_chain(
         "prices": price_table(()),
         **changes,
     }
-    return ModelChain(ChainSettings(**values), caller, ledger, meanwhile)
+    return ModelChain(ChainSettings(**values), caller, ledger, meanwhile, slots)
 
 
 def found(outcome: Outcome) -> Extraction:

@@ -2,7 +2,9 @@
 
 import logging
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -659,3 +661,36 @@ def test_the_identity_names_what_answers_depend_on(make_chain: MakeChain) -> Non
     }
     assert len(identities) == 5
     assert make_chain(concurrency=2).identity in identities
+
+
+class SomeSlots:
+    """Grants fewer slots than are wanted, and notes who asked."""
+
+    def __init__(self, granted: int) -> None:
+        self.granted = granted
+        self.asked: list[int] = []
+
+    @contextmanager
+    def hold(self, wanted: int, stopping: threading.Event) -> Iterator[int]:
+        del stopping
+        self.asked.append(wanted)
+        yield self.granted
+
+
+def test_no_more_calls_are_under_way_than_slots_are_granted(server: GroqServer) -> None:
+    server.always(PRIMARY, Reply(make_answer()).after(0.05))
+    slots = SomeSlots(3)
+    chain = build_chain(build_caller(server), RecordingLedger(), slots=slots)
+    assert all(map(found, chain.extract(make_requests(12))))
+    assert server.peak_concurrency == 3
+    assert slots.asked == [16]
+    chain.close()
+
+
+def test_no_slots_are_asked_for_when_no_model_is(server: GroqServer) -> None:
+    slots = SomeSlots(1)
+    chain = build_chain(build_caller(server), RecordingLedger(), slots=slots)
+    [outcome] = chain.extract([make_request("too short")])
+    assert isinstance(outcome, ExtractionSkipped)
+    assert slots.asked == []
+    chain.close()

@@ -62,3 +62,26 @@ def test_no_more_are_inside_than_there_are_slots() -> None:
     with ThreadPoolExecutor(12) as pool:
         list(pool.map(work, range(60)))
     assert (most, inside) == (3, 0)
+
+
+def test_a_number_of_slots_that_changes_holds_for_those_that_come_and_for_those_that_wait() -> None:
+    slots, entered = FifoSemaphore(2), threading.Semaphore(0)
+
+    def take() -> None:
+        slots.acquire()
+        entered.release()
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(2):
+            slots.acquire()
+        slots.resize(1)
+        waiting = [pool.submit(take) for _ in range(3)]
+        wait_for_line(slots, 3)
+        slots.release()
+        assert len(slots._waiting) == 3, "one of two was released, and one is left"
+        slots.release()
+        assert entered.acquire(timeout=MAX_WAIT_SECONDS)
+        assert len(slots._waiting) == 2
+        slots.resize(3)
+        for one in waiting:
+            one.result(timeout=MAX_WAIT_SECONDS)
