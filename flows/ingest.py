@@ -10,7 +10,8 @@ from flows.hooks import abort_cancelled_run, conclude_run, settle_run, told_if_s
 from flows.opening import open_flow_app
 from flows.parameters import AtLeastOne, Share, TenantName, Text
 from penstock.runs.execute import execute_run, list_source, open_source_run
-from penstock.runs.lifecycle import try_finalize
+from penstock.runs.lifecycle import run_of_flow, try_finalize
+from penstock.runs.run import RunStatus
 from penstock.search.vectors import prepare_index
 from tasks.artifacts import run_progress
 from tasks.documents import TaskSteps, admit_documents
@@ -56,6 +57,10 @@ def ingest(
     wanted: dict[str, Any] = {"profile": profile, "force": force, "documents": documents or []}
     with open_flow_app(blocks, run_id) as app, shown_run_log():
         app.warm_up()
+        before = run_of_flow(app.database, str(flow_run.get_id()))
+        if before is not None and before.status is RunStatus.FINISHED:
+            # By others, after this flow run had crashed and before it was started again.
+            return cast(dict[str, Any], conclude_run(app, before.id))
         run_id = open_source_run(app.sources, source, tenant, run_id=run_id, **wanted).id
         with told_if_stopped(app, run_id), app.hold_run(run_id) as held:
             tag_flow_run(f"tenant:{held.run.tenant_id}", f"source:{held.run.source_name}")

@@ -4,6 +4,7 @@ import itertools
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -263,3 +264,17 @@ def test_workers_of_long_ago_are_forgotten_unless_they_hold_something(desk: Desk
         assert forget_old_workers(tx) == 1
         left = tx.execute(sa.select(workers.c.id).order_by(workers.c.id)).scalars().all()
     assert left == ["w0", "w1", "w3"]
+
+
+def test_the_next_sweep_comes_when_a_lease_ends(place: Workplace) -> None:
+    place.write("a.txt", "one")
+    place.admit(place.open())
+    worker = place.app.worker(place.app.processor(place.steps), place.app.heartbeat())
+    patient = replace(worker, sweep_seconds=1000)
+    assert patient.sweep() == 1000
+    with place.database.write() as tx:
+        place.app.queue.claim(tx, "one that may die")
+    lease_seconds = place.app.queue.lease_seconds
+    assert lease_seconds - 10 < patient.sweep() <= lease_seconds
+    place.expire_leases()
+    assert len(place.app.recovery.run().items.freed) == 1

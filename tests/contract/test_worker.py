@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from penstock import Database, ExtractionWorker
 from penstock.documents import ExtractedText, Extraction, Stage
 from penstock.pipeline import worker as engine
+from penstock.queue.configuration import Configuration, record_configuration
 from penstock.store import database as store
 from penstock.store import retry
 from penstock.store.schema import nodes, work_items, workers
@@ -847,3 +848,17 @@ def test_a_stop_takes_no_longer_than_its_timeout_and_the_exit_time(
         assert time.monotonic() - started < 2 * worker_module.EXIT_SECONDS
     finally:
         released.set()
+
+
+def test_a_worker_leaves_what_another_configuration_is_to_do(library: Library, hire: Hire) -> None:
+    others = Configuration("groq:some-model@0.65/12000", True, library.db.app.embedder.identity, ())
+    worker = hire(stages=tuple(Stage))
+    theirs, mine = submit(worker, library.add("theirs.txt")), submit(worker, library.add("b.txt"))
+    with library.db.app.database.write() as tx:
+        key = record_configuration(tx, others)
+        named = sa.update(work_items).where(work_items.c.id == theirs)
+        tx.execute(named.values(requires=key))
+    worker.start()
+    wait_for(worker, mine, "complete")
+    wait_until(lambda: not worker.has_work())
+    assert status_of(worker.queue, theirs) == "pending"

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 import sqlalchemy as sa
 from playwright.sync_api import Page
@@ -284,17 +285,46 @@ def test_helpers_share_a_run_and_the_death_of_a_worker_costs_nothing(
     run = run_of(installed, flow_run)
     wait_for_ready(installed, run.id, documents // 4)
     installed.kill_worker(victim)
-    installed.wait_for_state(flow_run, "Completed", "Crashed", seconds=180)
+    # A crashed one is started again.
+    installed.wait_for_state(flow_run, "Completed", seconds=300)
 
     def over() -> bool:
         with installed.app.database.read() as tx:
             return not read_run(tx, run.id).status.active
 
     assert wait_until(over, 120, interval_seconds=0.5), installed.logs()
+    assert run_of(installed, flow_run).id == run.id
     assert audit_run(installed.app.database, run.id, documents).problems == []
     with installed.app.database.read() as tx:
         helped = sa.select(sa.func.count()).where(workers.c.completed > documents // 10)
         assert int(tx.execute(helped.select_from(workers)).scalar_one()) >= 2
+    installed.models.always(None, Reply())
+
+
+def process_of(installed: Installation, flow_run: FlowRun) -> psutil.Process:
+    """The one that a worker has started for a flow run."""
+    for worker in installed.workers:
+        for one in psutil.Process(worker.pid).children(recursive=True):
+            if one.environ().get("PREFECT__FLOW_RUN_ID") == str(flow_run.id):
+                return one
+    raise AssertionError(f"no process runs {flow_run.name}\n{installed.logs()}")
+
+
+def test_a_flow_run_whose_process_is_killed_is_started_again_and_lists_its_source_to_the_end(
+    installed: Installation,
+) -> None:
+    documents = 60
+    installed.models.always(None, Reply().after(1.0))
+    source = installed.write_documents("killed", documents)
+    flow_run = installed.deployment_run("ingest/ingest", source=str(source), profile="document")
+    installed.wait_for_state(flow_run, "Running")
+    run = run_of(installed, flow_run)
+    wait_for_ready(installed, run.id, 1)
+    process_of(installed, flow_run).kill()
+    installed.wait_for_state(flow_run, "AwaitingRetry", "Pending", "Submitting")
+    installed.wait_for_state(flow_run, "Completed")
+    assert installed.client.read_flow_run(flow_run.id).run_count == 2
+    assert audit_run(installed.app.database, run.id, documents).problems == []
     installed.models.always(None, Reply())
 
 

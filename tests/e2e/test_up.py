@@ -230,6 +230,23 @@ def test_commands_in_the_same_home_use_its_servers_without_being_told(running: L
     assert len(hits["hits"]) == 3
 
 
+def test_a_posted_node_is_ready_at_once(running: Life) -> None:
+    api = running.board()["api_url"]
+    text = "The standby mill grinds corn for the town. " * 20
+    body = {"classes": ["Document"], "props": {"text": text}, "extract": True}
+
+    def is_ready() -> bool:
+        node = ask(f"{api}/nodes/{node_id}").json()
+        return bool(node["embedding_status"] == "ready")
+
+    # The first one may come before the worker has loaded its model.
+    for seconds in (PATIENCE_SECONDS, 3):
+        posted = httpx.post(f"{api}/nodes", json=body, timeout=PATIENCE_SECONDS)
+        assert posted.status_code < 300, posted.text
+        node_id = posted.json()["id"]
+        assert wait_until(is_ready, seconds, interval_seconds=0.05)
+
+
 def test_a_deployment_is_run_by_a_worker_and_no_other_program(running: Life) -> None:
     source = running.write_documents("wheels", "The waterwheel")
     planted = running.folder / "planted"

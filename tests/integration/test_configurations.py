@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -141,6 +142,22 @@ def test_a_paused_run_leaves_a_summary_that_says_how_to_go_on(tmp_path: Path, bl
     assert ": paused" in summary
     assert "2 not done" in summary
     assert "penstock resume 1" in summary
+
+
+def test_a_flow_run_waits_for_what_a_dead_worker_holds_and_does_it(
+    tmp_path: Path, server: GroqServer, block: str
+) -> None:
+    pause_with(write_documents(tmp_path / "docs", "agnes", "boris", "chandra"), [block])
+    server.always(None, Reply())
+    with open_app() as app, app.database.write() as tx:
+        claim = replace(app.queue, lease_seconds=3.0).claim(tx, "dead")
+        app.queue.start(tx, claim, claim.items)
+    assert (len(claim.items), count_waiting()) == (3, 0)
+
+    assert process() >= 3
+
+    assert status_of_run() is RunStatus.FINISHED
+    assert models_of_nodes() == {MODEL}
 
 
 def test_work_whose_block_is_gone_is_left_alone_and_told(
