@@ -23,6 +23,10 @@ TURN_SECONDS = 30.0
 _ASK_AGAIN_SECONDS = 1.0
 # After the server did not answer.
 AWAY_SECONDS = 60.0
+_WAITS = (
+    "waiting for slots of the limit %s, since other flow runs call models; if none does, the "
+    "server has lost who took them: `prefect gcl inspect` shows them, `prefect gcl update` resets"
+)
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +93,7 @@ class PrefectModelSlots:
 
     def _take(self, wanted: int, stopping: threading.Event) -> _Lease:
         """Wait for slots; as many as are wanted, or as there are at all."""
+        began, told = time.monotonic(), False
         while time.monotonic() >= self._away_until:
             try:
                 with _client() as client:
@@ -104,6 +109,9 @@ class PrefectModelSlots:
                 break
             if lease is not None:
                 return lease
+            if not told and time.monotonic() - began >= TURN_SECONDS:
+                told = True
+                log.warning(_WAITS, self._limit)
             if stopping.wait(_ASK_AGAIN_SECONDS):
                 raise Interrupted(f"stopped while waiting for slots of the limit {self._limit}")
         return _Lease(wanted)

@@ -294,6 +294,10 @@ def server_environment(
         "PREFECT_SERVER_UI_API_URL": api_url(port),
         "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
         "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
+        # In memory, slots that are taken when it is restarted would stay taken for ever.
+        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
+            "prefect.server.concurrency.lease_storage.filesystem"
+        ),
         **_BATCHED_EVENTS,
         "PREFECT_LOGGING_COLORS": "false",
         "PREFECT_CLI_COLORS": "false",
