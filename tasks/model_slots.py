@@ -21,6 +21,8 @@ LEASE_SECONDS = 120.0
 # How long the batches of a process share slots before another process may have its turn.
 TURN_SECONDS = 30.0
 _ASK_AGAIN_SECONDS = 1.0
+# A server on SQLite answers so for moments.
+_OVERLOADED_SECONDS = 5.0
 # After the server did not answer.
 AWAY_SECONDS = 60.0
 _WAITS = (
@@ -99,6 +101,9 @@ class PrefectModelSlots:
                 with _client() as client:
                     lease = _ask(client, self._limit, wanted)
             except (httpx.HTTPError, PrefectException) as error:
+                if _is_overloaded(error) and time.monotonic() - began < _OVERLOADED_SECONDS:
+                    stopping.wait(_ASK_AGAIN_SECONDS)
+                    continue
                 self._away_until = time.monotonic() + AWAY_SECONDS
                 log.warning(
                     "models are called without regard to the limit %s: Prefect's server did not "
@@ -139,18 +144,35 @@ def _ask(client: SyncPrefectClient, name: str, wanted: int) -> _Lease | None:
     return _Lease(slots, UUID(given.json()["lease_id"]))
 
 
+def _is_overloaded(error: Exception) -> bool:
+    return (
+        isinstance(error, PrefectHTTPStatusError)
+        and error.response.status_code == httpx.codes.SERVICE_UNAVAILABLE
+    )
+
+
 def _give_back(lease: _Lease) -> None:
-    if lease.id is not None:
-        # Otherwise the lease ends.
-        with suppress(httpx.HTTPError, PrefectException), _client() as client:
-            client.release_concurrency_slots_with_lease(lease.id)
+    if lease.id is None:
+        return
+    deadline = time.monotonic() + _OVERLOADED_SECONDS
+    while True:
+        try:
+            with _client() as client:
+                client.release_concurrency_slots_with_lease(lease.id)
+            return
+        except (httpx.HTTPError, PrefectException) as error:
+            if not _is_overloaded(error) or time.monotonic() > deadline:
+                # Its lease will end.
+                log.info("slots of model calls could not be given back: %s", error)
+                return
+        time.sleep(_ASK_AGAIN_SECONDS)
 
 
 @contextmanager
 def _client() -> Iterator[SyncPrefectClient]:
-    """One that soon gives up: the calls wait meanwhile."""
+    """One that does not try again by itself: the calls wait meanwhile."""
     with (
-        temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 2}),
+        temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
         get_client(sync_client=True) as client,
     ):
         yield client
