@@ -14,8 +14,8 @@ from prefect.client.schemas.actions import (
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from deployments.model_limit import CALLS, install_model_limit
-from penstock.local.processes import free_port
 from penstock.errors import Interrupted
+from penstock.local.processes import free_port
 from tasks import model_slots
 from tasks.model_slots import PrefectModelSlots
 from tests.together import wait_until
