@@ -48,6 +48,15 @@ def conclude_run(app: App, run_id: int) -> Any:
     return Completed(name=name, message=outcome, data=report.as_json())
 
 
+def conclude_finished(app: App) -> Any:
+    """The state of a flow run that is started again after a crash, if others have finished its run
+    meanwhile; else None."""
+    before = run_of_flow(app.database, str(current.get_id()))
+    if before is None or before.status is not RunStatus.FINISHED:
+        return None
+    return conclude_run(app, before.id)
+
+
 def summarize_run(app: App, run_id: int) -> tuple[str, RunReport]:
     """Publish the summary of a run as it is now, and warn of each class of failure."""
     with app.database.read() as tx:

@@ -6,12 +6,11 @@ from typing import Any, cast
 from prefect import flow
 from prefect.runtime import flow_run
 
-from flows.hooks import abort_cancelled_run, conclude_run, settle_run, told_if_stopped
+from flows import hooks
 from flows.opening import open_flow_app
 from flows.parameters import AtLeastOne, Share, TenantName, Text
 from penstock.runs.execute import execute_run, list_source, open_source_run
-from penstock.runs.lifecycle import run_of_flow, try_finalize
-from penstock.runs.run import RunStatus
+from penstock.runs.lifecycle import try_finalize
 from penstock.search.vectors import prepare_index
 from tasks.artifacts import run_progress
 from tasks.documents import TaskSteps, admit_documents
@@ -25,10 +24,10 @@ def _run_name() -> str:
 @flow(
     name="ingest",
     flow_run_name=_run_name,
-    on_completion=[settle_run],
-    on_failure=[settle_run],
-    on_crashed=[settle_run],
-    on_cancellation=[abort_cancelled_run],
+    on_completion=[hooks.settle_run],
+    on_failure=[hooks.settle_run],
+    on_crashed=[hooks.settle_run],
+    on_cancellation=[hooks.abort_cancelled_run],
     persist_result=False,
 )
 def ingest(
@@ -57,12 +56,10 @@ def ingest(
     wanted: dict[str, Any] = {"profile": profile, "force": force, "documents": documents or []}
     with open_flow_app(blocks, run_id) as app, shown_run_log():
         app.warm_up()
-        before = run_of_flow(app.database, str(flow_run.get_id()))
-        if before is not None and before.status is RunStatus.FINISHED:
-            # By others, after this flow run had crashed and before it was started again.
-            return cast(dict[str, Any], conclude_run(app, before.id))
+        if done := hooks.conclude_finished(app):
+            return cast(dict[str, Any], done)
         run_id = open_source_run(app.sources, source, tenant, run_id=run_id, **wanted).id
-        with told_if_stopped(app, run_id), app.hold_run(run_id) as held:
+        with hooks.told_if_stopped(app, run_id), app.hold_run(run_id) as held:
             tag_flow_run(f"tenant:{held.run.tenant_id}", f"source:{held.run.source_name}")
             prepare_index(app.database, app.embedder.identity)
             progress = run_progress(app.database, held.run)
@@ -80,4 +77,4 @@ def ingest(
                 max_failed=app.settings.max_failed if max_failed is None else max_failed,
             )
             progress.show()
-        return cast(dict[str, Any], conclude_run(app, run_id))
+        return cast(dict[str, Any], hooks.conclude_run(app, run_id))

@@ -346,7 +346,9 @@ def logs_of(flow_run: FlowRun, level: int) -> list[str]:
             wanted = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[flow_run.id]))
             lines = client.read_logs(wanted)
         found[:] = [line.message for line in lines if line.level == level]
-        return any("Finished in state" in line.message for line in lines)
+        # Those of its tasks come before.
+        own = [line.message for line in lines if line.task_run_id is None]
+        return any("Finished in state" in message for message in own)
 
     wait_until(have_arrived, seconds=30)
     return found

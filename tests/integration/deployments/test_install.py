@@ -226,7 +226,7 @@ def test_work_that_waits_too_long_calls_for_one_more_process(client: SyncPrefect
 def make_crashed(client: SyncPrefectClient, name: str, starts: int) -> FlowRun:
     """A flow run of a deployment that has begun so often, and crashed."""
     deployment = client.read_deployment_by_name(name)
-    flow_run = client.create_flow_run_from_deployment(deployment.id)
+    flow_run = client.create_flow_run_from_deployment(deployment.id, parameters={"source": "mills"})
     for number in range(starts):
         if number:
             client.set_flow_run_state(flow_run.id, AwaitingRetry())
@@ -264,7 +264,7 @@ def test_an_ingest_that_did_not_end_well_triggers_its_automation(
     client: SyncPrefectClient, state: str
 ) -> None:
     deployment = client.read_deployment_by_name("ingest/ingest")
-    flow_run = client.create_flow_run_from_deployment(deployment.id)
+    flow_run = client.create_flow_run_from_deployment(deployment.id, parameters={"source": "mills"})
     for one in (Pending(), Running(), TROUBLES[state]):
         client.set_flow_run_state(flow_run.id, one)
 
