@@ -41,7 +41,7 @@ def stay(scene: Scene, browser: Browser, minutes: float, first: int) -> Stayed:
             heap.append(_heap_mb(session))
     finally:
         writer.stop()
-    page.locator(".line", has_text=f"line {writer.written - 1} that came").wait_for()
+    page.locator(".line", has_text=f"line {writer.written - 1} that was written").wait_for()
     drawn = page.locator(".line").count()
     page.close()
     return Stayed(heap, writer.written - first, drawn)
