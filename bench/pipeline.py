@@ -11,7 +11,6 @@ the flow's call to its return, with its Prefect server running beside it.
 
 import argparse
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -62,7 +61,11 @@ QUICK = Sizes(1, 40)
 
 @dataclass(slots=True)
 class Session:
-    """One bench, in a folder of its own, on one Prefect server."""
+    """One bench, in a folder of its own, on one Prefect server.
+
+    Nothing in it is deleted before the end: ext4 does not use the inode of a deleted file again for
+    minutes, and looks through all of these for each new file.
+    """
 
     folder: Path
     databases: Databases
@@ -77,12 +80,6 @@ class Session:
         folder = self.folder / f"documents-{seed}"
         write(folder, self.sizes.documents, seed=seed)
         return folder
-
-    def clear(self) -> None:
-        """Remove the documents and homes of a round: a thousand pages are 120 MB."""
-        for pattern in ("documents-*", "home-*", "llamaindex-*"):
-            for folder in self.folder.glob(pattern):
-                shutil.rmtree(folder)
 
     def ingest(
         self, folder: Path, database: str, *options: str, settings: dict[str, str] | None = None
@@ -137,7 +134,6 @@ def _rounds(session: Session, name: str, play: Callable[[], dict[str, Measured]]
         console.print(f"{name}: round {number + 1} of {session.sizes.rounds}")
         for side, found in play().items():
             rates.setdefault(side, []).append(found.rate)
-        session.clear()
     return rates
 
 

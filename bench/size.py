@@ -35,13 +35,12 @@ def measure_database(session: Session, database: str, small: int, large: int) ->
     """All figures on one database."""
     few = []
     for number in range(session.sizes.rounds):
-        with _texts(session, small, seed=number) as folder:
-            few.append(_ingest(session, folder, session.databases.new_home(database), small))
-    with _texts(session, large, seed=ROUNDS + DATABASES.index(database)) as folder:
-        home = session.databases.new_home(database)
-        many = _ingest(session, folder, home, large)
-        unchanged = _ingest(session, folder, home, large)
-    session.clear()
+        folder = _write_texts(session, small, seed=number)
+        few.append(_ingest(session, folder, session.databases.new_home(database), small))
+    folder = _write_texts(session, large, seed=ROUNDS + DATABASES.index(database))
+    home = session.databases.new_home(database)
+    many = _ingest(session, folder, home, large)
+    unchanged = _ingest(session, folder, home, large)
     return judge(database, few, many, unchanged)
 
 
@@ -119,15 +118,13 @@ def _end(few: list[Measured]) -> float:
     return statistics.median(float(one.figures["end_seconds"]) for one in few)
 
 
-@contextmanager
-def _texts(session: Session, count: int, seed: int) -> Iterator[Path]:
+def _write_texts(session: Session, count: int, seed: int) -> Path:
     """A folder of texts that is old enough for its files to be known by their times."""
     console.print(f"writing {count:,} texts …")
-    with tempfile.TemporaryDirectory(prefix="texts-", dir=session.folder) as name:
-        folder = Path(name) / "texts"
-        write_texts(folder, count, seed=seed)
-        time.sleep(SETTLED_SECONDS)
-        yield folder
+    folder = Path(tempfile.mkdtemp(prefix="texts-", dir=session.folder)) / "texts"
+    write_texts(folder, count, seed=seed)
+    time.sleep(SETTLED_SECONDS)
+    return folder
 
 
 def _ingest(session: Session, folder: Path, home: dict[str, str], documents: int) -> Measured:
