@@ -3,11 +3,13 @@
 import ipaddress
 import random
 import socket
+import ssl
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from http import HTTPStatus
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, TypeVar
@@ -329,7 +331,6 @@ class _GuardedTransport(httpx.HTTPTransport):
 
     def __init__(self, *, allow_private: bool) -> None:
         self._pool = _Pool(
-            ssl_context=httpx.create_ssl_context(),
             max_connections=None,
             max_keepalive_connections=20,
             keepalive_expiry=_KEEPALIVE_SECONDS,
@@ -338,10 +339,16 @@ class _GuardedTransport(httpx.HTTPTransport):
 
 
 class _Pool(httpcore.ConnectionPool):
+    @cached_property
+    def _trusted(self) -> ssl.SSLContext:
+        """Made for the first page that needs it: reading all certificates takes longer than the
+        start of a run of local files."""
+        return httpx.create_ssl_context()
+
     def create_connection(self, origin: httpcore.Origin) -> httpcore.ConnectionInterface:
         return _Connection(
             origin,
-            ssl_context=self._ssl_context,
+            ssl_context=self._trusted if origin.scheme == b"https" else None,
             keepalive_expiry=self._keepalive_expiry,
             network_backend=self._network_backend,
         )

@@ -42,10 +42,11 @@ class ChildTask(Generic[Input, Result]):
     """The name of an input, for messages."""
     size_of: Callable[[Input], int]
     """About how many bytes an input takes in a message."""
+    together: int = 16
+    """How many inputs go into one message, at most: more where each takes little time."""
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-CHUNK_INPUTS = 16
 CHUNK_BYTES = 4 * 1024 * 1024
 CHUNKS_PER_PROCESS = 3
 # Inputs that are sent in one message, with their indexes in the batch.
@@ -53,14 +54,14 @@ Chunk: TypeAlias = list[tuple[int, Input]]
 
 
 def plan_chunks(
-    inputs: Sequence[tuple[int, Input]], size_of: Callable[[Input], int], processes: int
+    job: ChildTask[Input, Any], inputs: Sequence[tuple[int, Input]], processes: int
 ) -> list[Chunk[Input]]:
     """Chunks large enough to make messages cheap and small enough to keep all children busy."""
-    most = max(1, min(CHUNK_INPUTS, len(inputs) // (processes * CHUNKS_PER_PROCESS)))
+    most = max(1, min(job.together, len(inputs) // (processes * CHUNKS_PER_PROCESS)))
     chunks: list[Chunk[Input]] = []
     total = 0
     for index, one in inputs:
-        size = size_of(one)
+        size = job.size_of(one)
         if not chunks or len(chunks[-1]) == most or total + size > CHUNK_BYTES:
             chunks.append([])
             total = 0
@@ -111,10 +112,7 @@ class ChildPool:
         """Stop the children; a call that waits for them raises Interrupted."""
         with self._lock:
             self._closed = True
-            children, self._children = self._children, None
-        if children is not None:
-            children.stop()  # type: ignore[no-untyped-call]
-            children.join()
+            self._retire(daemon=False)
 
     def warm_up(self) -> None:
         """Begin to import what children need, so that the first inputs do not wait for it."""
@@ -124,7 +122,7 @@ class ChildPool:
         """The result of each input or its fault, in the order given."""
         outcomes: dict[int, Result | Fault] = dict(self._refuse_oversized(job, inputs))
         accepted = [(i, one) for i, one in enumerate(inputs) if i not in outcomes]
-        chunks = plan_chunks(accepted, job.size_of, self._processes)
+        chunks = plan_chunks(job, accepted, self._processes)
         for _ in range(ROUNDS):
             if chunks:
                 chunks = self._run_round(job, chunks, outcomes)
@@ -228,12 +226,13 @@ class ChildPool:
                 self._children = self._start_children()
             return self._children
 
-    def _retire(self) -> None:
-        """Stop broken children in the background, since that may take time."""
+    def _retire(self, *, daemon: bool = True) -> None:
+        """Stop the children in the background: they are looked at only ten times a second, and
+        broken ones may take longer. The program waits for their end unless it is a `daemon`."""
         children, self._children = self._children, None
         if children is not None:
             children.stop()  # type: ignore[no-untyped-call]
-            threading.Thread(target=children.join, daemon=True).start()
+            threading.Thread(target=children.join, daemon=daemon).start()
 
     def _start_children(self) -> "ProcessPool":
         from pebble import ProcessPool

@@ -76,6 +76,7 @@ class RulesExtractor:
             doing="extracting its fields",
             name_of=lambda one: one.title or "untitled text",
             size_of=lambda one: len(one.text),
+            together=64,
             options={"caps": self._caps, "today": self._today},
         )
         return self._children.map(task, prepared)

@@ -79,6 +79,7 @@ class Comparison:
             doing="reading it",
             name_of=lambda file: file[0].external_id,
             size_of=lambda _: 0,
+            together=64,
             options={"comparison": self},
         )
         return children.map(task, files)
