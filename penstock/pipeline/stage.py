@@ -341,7 +341,9 @@ def _build_run_document_update(tx: Tx) -> sa.Update:
     return (
         sa.update(run_documents)
         .where(c.run_id == sa.bindparam("b_run"), c.external_id == sa.bindparam("b_external"))
-        .where(c.status == DocumentStatus.PENDING)
+        # Not `=`: before the first ANALYZE of a store, Postgres would look for the document among all
+        # that are pending, by the index of these.
+        .where(c.status.is_not_distinct_from(DocumentStatus.PENDING))
         .values(
             status=sa.bindparam("b_status"),
             error_class=sa.bindparam("b_class"),

@@ -673,3 +673,28 @@ def test_a_failure_that_waits_for_its_retry_keeps_the_run_open(database: Databas
         QUEUE.fail(tx, claim, [(claim.items[0], make_fault())])
     assert not try_finalize(database, lease.run.id)
     assert recover_now(database) == ()
+
+
+def test_a_document_is_closed_by_its_key_while_the_store_has_no_statistics(
+    database: Database,
+) -> None:
+    lease = start_run(database)
+    add_documents(database, lease, *map(str, range(500)))
+    claim = claim_all(database, lease.run.id, limit=500)
+    closed: list[tuple[str, Any]] = []
+
+    def hear(_: object, _cursor: object, statement: str, given: Any, *_more: object) -> None:
+        if statement.startswith("UPDATE run_documents"):
+            closed.append((statement, given[0]))
+
+    sa.event.listen(database.engine, "before_cursor_execute", hear)
+    finish(database, claim)
+
+    (asked,) = closed
+    explain = "EXPLAIN QUERY PLAN" if database.is_sqlite else "EXPLAIN"
+    with database.read() as tx:
+        rows = tx.connection.exec_driver_sql(f"{explain} {asked[0]}", asked[1])
+        plan = " ".join(str(row) for row in rows)
+    key = "sqlite_autoindex_run_documents_1" if database.is_sqlite else "run_documents_pkey"
+    assert key in plan
+    assert "ix_run_documents_counts" not in plan
