@@ -341,8 +341,8 @@ def _build_run_document_update(tx: Tx) -> sa.Update:
     return (
         sa.update(run_documents)
         .where(c.run_id == sa.bindparam("b_run"), c.external_id == sa.bindparam("b_external"))
-        # Not `=`: before the first ANALYZE of a store, Postgres would look for the document among all
-        # that are pending, by the index of these.
+        # Not `=`: before the first ANALYZE of a store, Postgres would look for the document among
+        # all that are pending, by the index of these.
         .where(c.status.is_not_distinct_from(DocumentStatus.PENDING))
         .values(
             status=sa.bindparam("b_status"),
