@@ -230,9 +230,14 @@ class ChildPool:
         """Stop the children in the background: they are looked at only ten times a second, and
         broken ones may take longer. The program waits for their end unless it is a `daemon`."""
         children, self._children = self._children, None
-        if children is not None:
-            children.stop()  # type: ignore[no-untyped-call]
+        if children is None:
+            return
+        children.stop()  # type: ignore[no-untyped-call]
+        if threading.main_thread().is_alive():
             threading.Thread(target=children.join, daemon=daemon).start()
+        else:
+            # In a call of `atexit`: the program waits for no thread any more.
+            children.join()
 
     def _start_children(self) -> "ProcessPool":
         from pebble import ProcessPool

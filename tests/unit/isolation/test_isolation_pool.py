@@ -305,3 +305,30 @@ def test_ctrl_c_while_children_are_prepared_prints_nothing_and_ends_none(
     assert err == ""
     # Neither the child nor the program is left with SIGINT blocked.
     assert out.split() == ["False", "False"]
+
+
+CLOSING = f"""
+import atexit, sys
+from penstock.isolation.pool import ChildPool, ChildTask
+
+pool = ChildPool(processes=1)
+job = ChildTask({misbehaving.PATH!r}, "obeying it", str, len)
+print(*pool.map(job, ["hello"]), flush=True)
+if sys.argv[1] == "at exit":
+    atexit.register(pool.close)
+else:
+    pool.close()
+"""
+
+
+@pytest.mark.parametrize("when", ["at exit", "before"])
+def test_children_that_are_closed_have_ended_when_the_program_ends(when: str) -> None:
+    program = subprocess.run(
+        [sys.executable, "-c", CLOSING, when],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=True,
+    )
+    assert program.stderr == ""
+    assert not psutil.pid_exists(int(program.stdout.split()[-1]))
