@@ -2,14 +2,15 @@
 
 import html
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 from penstock.text.charsets import clean_line
 from penstock.text.html import PageText
 from penstock.text.postings.blocks import Block, Blocks, read_blocks
+from penstock.text.postings.headings import Kind
 
 _DEPTH = 12
 
@@ -20,9 +21,7 @@ class Posting:
 
     title: str
     body: Blocks
-    """The description in reading order; it may contain the requirements."""
-    requirements: Blocks = ()
-    """The requirements, where the source has them in fields of their own."""
+    """The whole posting in reading order."""
     company: str = ""
     location: str = ""
     employment_type: str = ""
@@ -45,6 +44,30 @@ def _texts(value: Any, depth: int) -> Iterator[str]:
         yield from _texts(value.get("value"), depth - 1)
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
         yield str(value)
+
+
+def join_fields(fields: Sequence[tuple[Kind, Sequence[Block]]]) -> Blocks:
+    """One body of the texts of many fields, without those that others contain.
+
+    Of two equal ones, that with more markup is kept.
+    """
+    letters = [_letters_only(blocks) for _, blocks in fields]
+    marks = [len(blocks) + sum(b.item or b.rank > 0 for b in blocks) for _, blocks in fields]
+    order = sorted(range(len(fields)), key=lambda n: (-len(letters[n]), -marks[n]))
+    kept: list[int] = []
+    for number in order:
+        if letters[number] and not any(letters[number] in letters[other] for other in kept):
+            kept.append(number)
+    return tuple(
+        replace(block, kind=fields[n][0], field=n)
+        for n in sorted(kept)
+        for block in fields[n][1]
+    )
+
+
+def _letters_only(blocks: Iterable[Block]) -> str:
+    """Only the letters and digits, to compare texts whatever their markup."""
+    return re.sub(r"[\W_]+", "", "".join(block.text for block in blocks)).casefold()
 
 
 def read_line(value: Any) -> str:
@@ -153,6 +176,10 @@ class PageIdentity:
     """One of its URLs contains a word for jobs."""
     mentions_jobs: bool
     """Its titles or its site's name contain a word for jobs."""
+
+    @property
+    def is_hiring(self) -> bool:
+        return self.has_job_address or self.mentions_jobs
 
     def names(self, title: str) -> bool:
         """Whether a heading or title of the page contains this."""

@@ -2,32 +2,27 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 from urllib.parse import unquote
 
 from penstock.text.charsets import clean_line
 from penstock.text.html import PageText
-from penstock.text.postings.blocks import Blocks, read_blocks
+from penstock.text.postings.blocks import LOOKS_LIKE_HEADING, Block, Blocks, read_blocks
 from penstock.text.postings.fields import (
     PageIdentity,
     Posting,
+    join_fields,
     join_names,
     read_line,
     read_places,
     read_salary,
 )
-from penstock.text.postings.sections import (
-    REQUIREMENTS_KEY,
-    drop_repeats,
-    normalise_key,
-    read_sections,
-    read_title,
-    split_blocks,
-    split_parts,
-)
+from penstock.text.postings.headings import Kind, heading_kind
+from penstock.text.postings.sections import split_blocks
 
 _CALL = "self.__next_f.push("
 _ROW = re.compile(r"([0-9a-f]+):(?:T([0-9a-f]{1,8}),)?")
@@ -227,39 +222,51 @@ _MOST_VALUES = 200_000
 _MOST_NESTED = 20
 _NESTED_OPENINGS = ('{"', "[{", '["', "[[")
 _LEAST_BODY = 200
-_LEAST_PART = 80
+_PROSE_CHARS = 60
 _TITLE_CHARS = 200
+_SECTION_DEPTH = 6
+_MOST_FIELDS = 100
 
-_WANTED = (
-    *("ualification", "equirement", "esponsibilit", "requisition", "employmentType", "department"),
-    *("jobTitle", "jobId", "jobDescription", "job_", "posting", "Posting"),
+_TITLE_KEYS = (
+    *("title", "jobtitle", "postingtitle", "positiontitle", "requisitiontitle", "jobpostingtitle"),
+    *("displaytitle", "positionname", "jobname", "postingname", "name", "text", "headline"),
 )
-# For pages whose titles or URLs are about jobs.
-_WANTED_THERE = (*_WANTED, "itle")
+_SECTION_TITLES = frozenset(("title", "heading", "header", "headline", "text", "name", "label"))
+_SKIPPED_KEY = re.compile(
+    r"^(meta|seo|og|social|short|brief)|snippet|teaser|cookie|gdpr|question|forms?$|confirm|banner"
+    r"|footer|^nav|related|similar|recommend|other(job|position|posting)|translat|i18n|theme"
+    r"|branding|demographic|survey|alert|share|breadcrumb|image|video|url$|keywords|^scripts?$|^css"
+)
 _FACTS = {
     "company": re.compile(r"^(company|hiringorganization|organi[sz]ation|employer)(name)?$"),
     "location": re.compile(
         r"^(job|primary|all|normalized|full|posting|jobpost)?(locations?|city)(name|s?text|info|list)?$"
     ),
     "employment_type": re.compile(
-        r"^employmenttype|^typeofemployment|^commitment$|^(job|time)type$"
+        r"^employmenttype|^typeofemployment|^commitment$|^(job|time|contract)type$"
     ),
     "salary": re.compile(r"^(base)?(salary|payrange|salaryrange|compensation)$"),
     "date_posted": re.compile(r"^(date(posted|published)|(posted|published)(at|on|date))$"),
     "valid_through": re.compile(r"^(validthrough|applicationdeadline|clos(e|ing)date)$"),
 }
 # People and articles have job titles and departments, too: these keys alone do not prove a job.
-_JOB_KEY = re.compile(
-    r"^(job|posting|position|vacancy)(title|family|type|category|url|level)|department|^teams?$"
-    r"|^hiring|^jobad"
-)
 _SURE_KEY = re.compile(
-    r"^(job|posting|requisition|req|vacancy)(id|code|number)$|requisition|^applyurl|^applicationurl"
-    r"|^employmenttype|^commitment$"
+    r"^(job|posting|requisition|req|vacancy)(id|code|number|req)$|requisition|^appl(y|ication)url"
+    r"|^employmenttype|^commitment$|^jobad"
+)
+_JOB_FACT = re.compile(
+    r"^(job|posting|position|vacancy)(title|family|type|category|url|level)|department|^teams?$"
+    r"|^hiring|location|city"
+)
+_JOB_KEY = re.compile(
+    rf"{_SURE_KEY.pattern}|{_FACTS['location'].pattern}|^(job|posting|position|vacancy)|department"
+    r"|^teams?$|^hiring|^description|^content|^body"
 )
 _ID_KEY = re.compile(
     r"^(job|posting|position|requisition|req|external|display)?(id|slug|code|number)$"
 )
+_OTHER_JOB_KEY = re.compile(r"location|^(job|requisition|posting)?id$|url$|^slug$")
+_WORDS_OF_KEY = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])|[^\W\d_a-zA-Z]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,16 +279,13 @@ class _Candidate:
 
     @property
     def weight(self) -> tuple[bool, int, int]:
-        posting = self.posting
-        named = len(posting.title) if self.named else 0
-        return self.located, named, _size((*posting.body, *posting.requirements))
+        named = len(self.posting.title) if self.named else 0
+        return self.located, named, _size(self.posting.body)
 
 
 def find_state_posting(page: PageText, identity: PageIdentity) -> Posting | None:
     """The posting of the page; None when its state has none, or several and none matches."""
-    hiring = identity.has_job_address or identity.mentions_jobs
-    words = _WANTED_THERE if hiring else _WANTED
-    roots = find_json(page, lambda text: any(word in text for word in words))
+    roots = find_json(page, lambda text: "itle" in text or "name" in text or "<p" in text)
     found = [candidate for root in roots for candidate in _candidates(root, identity)]
     meant = [candidate for candidate in found if candidate.located or candidate.named]
     if not meant and len({candidate.posting.title for candidate in found}) > 1:
@@ -314,38 +318,126 @@ def _read_object(
     node: Mapping[str, Any], identity: PageIdentity, rows: Mapping[str, Any], known: set[str]
 ) -> Iterator[_Candidate]:
     """The job that the object is; when two are `known`, only one that matches the page's title."""
-    title = read_title(node)
+    title = _read_title(node)
     if not title or len(title) > _TITLE_CHARS or not _hints_at_job(tuple(node)):
         return
     title = read_line(title)
-    keys = {normalise_key(key): value for key, value in node.items()}
+    keys = {_normalise_key(key): value for key, value in node.items()}
     ids = (str(value) for key, value in keys.items() if _ID_KEY.search(key))
     located, named = any(map(identity.has_address_with, ids)), identity.names(title)
     if not located and not named and len(known) > 1:
         return
-    body, requirements = read_sections(node, rows)
-    if _size((*body, *requirements)) >= _LEAST_BODY and _is_job(keys, body, requirements):
+    fields = islice(_Fields(rows).read(node, Kind.UNKNOWN, _SECTION_DEPTH), _MOST_FIELDS)
+    body = join_fields(list(fields))
+    if _size(body) >= _LEAST_BODY and _is_job(keys, body, located or named, identity):
         known.add(title)
-        posting = Posting(title, body, requirements, **_read_facts(keys))
-        yield _Candidate(posting, located, named)
+        yield _Candidate(Posting(title, body, **_read_facts(keys)), located, named)
 
 
 @lru_cache(maxsize=1024)
 def _hints_at_job(keys: tuple[str, ...]) -> bool:
     """Objects of one kind have the same keys, and a page's state has thousands of few kinds."""
-    facts = (_JOB_KEY, _SURE_KEY, REQUIREMENTS_KEY, _FACTS["location"], _FACTS["employment_type"])
-    return any(words.search(normalise_key(key)) for key in keys for words in facts)
+    return any(
+        _JOB_KEY.search(_normalise_key(key)) or _kind_of_key(key) is not Kind.UNKNOWN
+        for key in keys
+    )
+
+
+def _is_job(
+    keys: Mapping[str, Any], body: Blocks, meant: bool, identity: PageIdentity
+) -> bool:
+    """Articles and events have titles and texts, too; only jobs ask for something."""
+    if any(_SURE_KEY.search(key) for key in keys) or any(b.kind is Kind.REQUIRED for b in body):
+        return True
+    kinds = split_blocks(body, lists=False).kinds
+    told = meant and identity.has_job_address and not identity.is_article
+    return Kind.REQUIRED in kinds and (told or any(_JOB_FACT.search(key) for key in keys))
+
+
+def _read_title(node: Mapping[str, Any]) -> str:
+    keyed = {_normalise_key(key): value for key, value in node.items()}
+    titles = (keyed.get(key) for key in _TITLE_KEYS)
+    return next((title for title in titles if isinstance(title, str) and title.strip()), "")
+
+
+@lru_cache(maxsize=4096)
+def _normalise_key(key: str) -> str:
+    """`job_title`, `jobTitle` and `job-title` are one key."""
+    return re.sub(r"[\W_]", "", key.lower())
+
+
+@lru_cache(maxsize=4096)
+def _kind_of_key(key: str) -> Kind:
+    """Keys say what they hold in the words of headings."""
+    return heading_kind(" ".join(_WORDS_OF_KEY.findall(key)))
 
 
 def _size(blocks: Blocks) -> int:
     return sum(len(block.text) for block in blocks)
 
 
-def _is_job(keys: Mapping[str, Any], body: Blocks, requirements: Blocks) -> bool:
-    """Articles and events have titles and texts, too; only jobs have requirements."""
-    if requirements or any(_SURE_KEY.search(key) for key in keys):
-        return True
-    return bool(split_blocks(body, headed=True)[1])
+class _Fields:
+    """The texts of an object and of those inside it, each with what its key says it is about."""
+
+    def __init__(self, rows: Mapping[str, Any]) -> None:
+        self._rows = rows
+
+    def read(
+        self, node: Mapping[str, Any], kind: Kind, depth: int
+    ) -> Iterator[tuple[Kind, list[Block]]]:
+        for key, value in node.items():
+            if not _SKIPPED_KEY.search(_normalise_key(key)):
+                own = _kind_of_key(key)
+                yield from self._read_value(value, kind if own is Kind.UNKNOWN else own, depth)
+
+    def _read_value(
+        self, value: Any, kind: Kind, depth: int
+    ) -> Iterator[tuple[Kind, list[Block]]]:
+        text = self._rows.get(value, value) if isinstance(value, str) else value
+        if isinstance(text, str):
+            if (len(text) >= _PROSE_CHARS and " " in text) or "<p" in text or "<li" in text:
+                yield kind, read_blocks(text)
+        elif isinstance(value, list) and depth:
+            lines = [line for item in value if (line := _lone_text(item))]
+            if len(lines) == len(value) and sum(map(len, lines)) >= _PROSE_CHARS:
+                yield kind, list(_items(lines))
+            elif not lines:
+                for item in value:
+                    yield from self._read_value(item, kind, depth - 1)
+        elif isinstance(value, dict) and depth and not self._is_other_job(value):
+            yield from self._read_section(value, kind, depth - 1)
+
+    def _is_other_job(self, value: Mapping[str, Any]) -> bool:
+        facts = any(_OTHER_JOB_KEY.search(_normalise_key(key)) for key in value)
+        return facts and bool(_read_title(value))
+
+    def _read_section(
+        self, section: Mapping[str, Any], kind: Kind, depth: int
+    ) -> Iterator[tuple[Kind, list[Block]]]:
+        named = (key for key in section if _normalise_key(key) in _SECTION_TITLES)
+        heading = next((key for key in named if _is_section_title(section[key])), None)
+        title = read_blocks(str(section[heading]))[:1] if heading else []
+        own = heading_kind(title[0].text) if title else Kind.UNKNOWN
+        rest = {key: value for key, value in section.items() if key != heading}
+        for part, blocks in self.read(rest, kind if own is Kind.UNKNOWN else own, depth):
+            yield part, [*(Block(block.text, LOOKS_LIKE_HEADING) for block in title), *blocks]
+
+
+def _is_section_title(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= 100 and "<" not in value
+
+
+def _lone_text(value: Any) -> str:
+    """A list's item that is a text, or an object with nothing but one."""
+    if isinstance(value, dict) and len(value) == 1:
+        value = next(iter(value.values()))
+    return value if isinstance(value, str) else ""
+
+
+def _items(lines: Sequence[str]) -> Iterator[Block]:
+    for line in lines:
+        blocks = read_blocks(line)
+        yield from [Block(blocks[0].text, item=True)] if len(blocks) == 1 else blocks
 
 
 def _read_facts(keys: Mapping[str, Any]) -> dict[str, str]:
@@ -363,13 +455,11 @@ def _read_array(values: list[Any], identity: PageIdentity) -> Iterator[_Candidat
     # A part is a text, or the text in a list of one or two values.
     inner = [value if isinstance(value, list) and len(value) <= 2 else [value] for value in values]
     texts = (text for part in inner for text in part if isinstance(text, str))
-    parts = [text for text in texts if len(text) >= _LEAST_PART and "<" in text]
+    parts = [text for text in texts if len(text) >= _PROSE_CHARS and "<" in text]
     if len(parts) < 2:
         return
     short = (text for text in values if isinstance(text, str) and 3 < len(text) <= _TITLE_CHARS)
     title = next((text for text in short if identity.names(text)), "")
-    description, required = split_parts(drop_repeats([tuple(read_blocks(part)) for part in parts]))
-    if title and required:
-        yield _Candidate(
-            Posting(clean_line(title), description, required), located=False, named=True
-        )
+    body = join_fields([(Kind.UNKNOWN, read_blocks(part)) for part in parts])
+    if title and Kind.REQUIRED in split_blocks(body).kinds:
+        yield _Candidate(Posting(clean_line(title), body), located=False, named=True)

@@ -29,7 +29,7 @@ def test_a_posting_gives_fields_and_ordered_text() -> None:
     }
     assert extracted.text == (
         "Miller & Baker\nMills Ltd\nUlm, BW, DE\nFULL_TIME, CONTRACTOR\n50000–60000 EUR / year\n\n"
-        "Grind the corn.\n- Every day\n- With care\n\nRequirements\nStrong arms"
+        "Grind the corn.\n- Every day\n- With care\nRequirements\nStrong arms"
     )
 
 
@@ -83,9 +83,11 @@ def test_requirements_are_split_from_a_description_that_holds_both() -> None:
         "<p>Grind corn.</p><h3>Requirements</h3><ul><li>Arms</li></ul><h3>Benefits</h3><p>Bread</p>"
     )
     posting = make_posting(description=html, qualifications=None)
-    metadata = extract_text(make_posting_page(posting)).metadata
+    extracted = extract_text(make_posting_page(posting))
+    metadata = extracted.metadata
+    assert extracted.text.endswith("Grind corn.\nRequirements\n- Arms\nBenefits\nBread")
     assert metadata["requirements"] == "Requirements\n- Arms"
-    assert metadata["description"] == "Grind corn.\nBenefits\nBread"
+    assert metadata["description"] == "Grind corn."
 
 
 def test_a_page_with_broken_json_ld_is_read_as_a_page() -> None:

@@ -10,8 +10,8 @@ LIST = "<ul>" + "".join(f"<li>{demand}</li>" for demand in DEMANDS) + "</ul>"
 
 
 def split(source: str) -> tuple[str, str]:
-    told, asked = split_blocks(read_blocks(source))
-    return join_blocks(told), join_blocks(asked)
+    parts = split_blocks(read_blocks(source))
+    return join_blocks(parts.description), join_blocks(parts.requirements)
 
 
 def ask(source: str) -> str:
@@ -138,7 +138,7 @@ def test_lines_without_bullets_are_no_headings_where_headings_are_marked() -> No
 def test_plain_text_is_split_like_html() -> None:
     text = "We build gates.\nREQUIREMENTS\n• Arms\n• Boots\nBENEFITS\nTea."
     assert split(text) == (
-        "We build gates.\nBENEFITS\nTea.",
+        "We build gates.",
         "REQUIREMENTS\n- Arms\n- Boots",
     )
 

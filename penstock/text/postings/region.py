@@ -1,0 +1,206 @@
+"""The job posting in the text of a page: the densest region below the title."""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any
+
+from penstock.text.charsets import clean_line
+from penstock.text.html import PageText, is_hidden
+from penstock.text.postings.blocks import Block, read_tree
+from penstock.text.postings.fields import PageIdentity, Posting
+from penstock.text.postings.headings import APPLY, Kind, heading_kind
+from penstock.text.postings.sections import is_heading, split_blocks
+
+_ASIDE = re.compile(
+    r"cookie|consent|(^|[-_ ])(related|similar|recommended|share|social|breadcrumbs?|sidebar"
+    r"|newsletter|subscribe|modal|navbar|menu|skip|job-?alerts?|footer)($|[-_ ])",
+    re.IGNORECASE,
+)
+_ASIDE_TAGS = frozenset({"nav", "footer", "aside", "form", "dialog", "header"})
+_ASIDE_ROLES = frozenset(
+    {"navigation", "banner", "contentinfo", "dialog", "search", "complementary"}
+)
+_NOT_PROSE = frozenset({"a", "script", "style"})
+_FACT_CHARS = 100
+_LEAST_BODY = 200
+_PROSE_CHARS = 100
+# What a line of a menu, or a short line that is neither item nor heading, takes from a region.
+_LINK_COST = 40
+_SHORT_CHARS = 40
+_PLACE_TERM = re.compile(
+    r"(job )?locations?\b|where\b|place\b|(stand|arbeits)?ort\b|lieu\b|ubicac|plaats|luogo", re.I
+)
+_LOCATION_PLACE = (
+    "(.//*[@itemprop='jobLocation' or @itemprop='addressLocality'"
+    " or contains(@class, 'location') or contains(@data-qa, 'location')"
+    " or contains(@data-automation-id, 'location')])[position() <= 5]"
+)
+_EMPLOYMENT = re.compile(
+    r"\b(full|part)[- ]time\b|\bvollzeit\b|\bteilzeit\b|\((m|w|f|h)/|\bcdi\b|\bjornada\b|\bheltid\b",
+    re.IGNORECASE,
+)
+_SURE = 6
+
+
+def find_page_posting(page: PageText, identity: PageIdentity) -> Posting | None:
+    """The posting in the page's text, also where a script reveals it; None when there is none."""
+    marked = page.tree.xpath("//*[contains(@itemtype, 'schema.org/JobPosting')]")
+    scope = marked[0] if len(marked) == 1 else None
+    region = page.tree if scope is None else scope
+    for shown in (True, False):
+        blocks = list(_read_region(region, shown=shown))
+        title = _microdata_text(scope, "title") or _shown_title(blocks, identity)
+        body = _densest(_below_title(blocks, title))
+        if not title or sum(len(block.text) for block in body) < _LEAST_BODY:
+            continue
+        if scope is not None or _is_job(page, identity, title, body):
+            return Posting(
+                title=title,
+                body=tuple(body),
+                company=_microdata_text(scope, "hiringOrganization"),
+                location=_find_location(region),
+                employment_type=_microdata_text(scope, "employmentType"),
+                date_posted=_microdata_text(scope, "datePosted"),
+            )
+    return None
+
+
+def _read_region(region: Any, *, shown: bool) -> Iterator[Block]:
+    """Its blocks without navigation, and unless `shown` with what is hidden."""
+    sizes = _prose_sizes(region)
+    skipped = frozenset(
+        element
+        for element, size in sizes.items()
+        if (shown and is_hidden(element)) or (2 * size < sizes[region] and _is_aside(element))
+    )
+    yield from read_tree(region, skipped, templates=not shown)
+
+
+def _prose_sizes(region: Any) -> dict[Any, int]:
+    """How many characters each element has in longer texts other than links."""
+    sizes: dict[Any, int] = {}
+    # Backwards, so that what an element holds comes before it.
+    for element in reversed(list(region.iter("*"))):
+        texts = (element.text, *(child.tail for child in element))
+        own = sum(len(text) for text in texts if text and len(text) > _SHORT_CHARS)
+        inside = sum(sizes.get(child, 0) for child in element)
+        sizes[element] = 0 if element.tag in _NOT_PROSE else own + inside
+    return sizes
+
+
+def _is_aside(element: Any) -> bool:
+    """Whether it is navigation or another part around the content, by its markup."""
+    if element.tag in _ASIDE_TAGS or element.get("role") in _ASIDE_ROLES:
+        return True
+    names = f"{element.get('class') or ''} {element.get('id') or ''}"
+    return element.tag not in ("html", "body") and bool(_ASIDE.search(names))
+
+
+def _shown_title(blocks: Sequence[Block], identity: PageIdentity) -> str:
+    """The job's title, also where it is not an h1."""
+    title = identity.job_title
+    headings = (block.text for block in blocks if 0 < block.rank <= 3)
+    shown = (text for text in headings if identity.names(text))
+    named = (text for text in shown if heading_kind(text) is Kind.UNKNOWN)
+    return next(named, title) if title not in identity.headings else title
+
+
+def _below_title(blocks: Sequence[Block], title: str) -> list[Block]:
+    """From below the title and its facts to the start of other jobs."""
+    places = [place for place, block in enumerate(blocks) if block.text == title]
+    below = list(blocks[places[0] + 1 if places else 0 :])
+    starts = (
+        place
+        for place, block in enumerate(below)
+        if not block.linked
+        and (
+            len(block.text) >= _PROSE_CHARS
+            or (block.rank and heading_kind(block.text) not in (Kind.UNKNOWN, Kind.APPLY))
+        )
+    )
+    start = next(starts, len(below))
+    ends = (
+        place
+        for place, block in enumerate(below)
+        if place >= start
+        and block.rank
+        and not block.linked
+        and heading_kind(block.text) is Kind.JOBS
+    )
+    return below[start : next(ends, len(below))]
+
+
+def _densest(blocks: Sequence[Block]) -> list[Block]:
+    """The run of blocks with the most text that is neither links nor short lines.
+
+    This is the maximum sum of a sequence: what lies between two texts costs what it weighs.
+    """
+    sums = [0, *accumulate(map(_weigh, blocks))]
+    best = (0, 0, 0)
+    lowest = 0
+    for end in range(1, len(sums)):
+        if sums[end - 1] < sums[lowest]:
+            lowest = end - 1
+        best = max(best, (sums[end] - sums[lowest], lowest, end), key=lambda run: run[0])
+    return [block for block in blocks[best[1] : best[2]] if block.item or not block.linked]
+
+
+def _weigh(block: Block) -> int:
+    size = len(block.text)
+    if block.linked:
+        return -_LINK_COST - size // 2
+    if size >= _SHORT_CHARS or block.item:
+        return size
+    sentence = block.text.endswith((".", "!", "?", "。"))
+    return 1 if sentence or (block.rank and is_heading(block)) else size - _SHORT_CHARS
+
+
+def _is_job(page: PageText, identity: PageIdentity, title: str, body: Sequence[Block]) -> bool:
+    """Whether enough signs say that the page is about one job."""
+    split = split_blocks(body)
+    text = " ".join([title, *(block.text for block in body)])
+    signs = (
+        (4, identity.has_job_address),
+        (1, identity.mentions_jobs),
+        (2, _has_apply_control(page)),
+        (2, Kind.REQUIRED in split.headed),
+        (1, bool(split.requirements)),
+        (1, Kind.ROLE in split.headed),
+        (1, Kind.OFFER in split.headed),
+        (1, Kind.COMPANY in split.headed),
+        (1, Kind.APPLY in split.headed),
+        (1, Kind.LEGAL in split.kinds),
+        (1, bool(_EMPLOYMENT.search(text))),
+        (-4, identity.is_article),
+    )
+    return sum(weight for weight, seen in signs if seen) >= _SURE
+
+
+def _has_apply_control(page: PageText) -> bool:
+    """Whether there is a button or link to apply."""
+    controls = page.tree.xpath("//button | //a | //input[@type='submit']")
+    texts = (
+        control.get("value") or control.get("aria-label") or control.text_content()
+        for control in controls
+    )
+    return any(APPLY.match(text.strip()) for text in texts)
+
+
+def _microdata_text(scope: Any, name: str) -> str:
+    found = [] if scope is None else scope.xpath(f".//*[@itemprop='{name}']")
+    texts = (clean_line(item.get("content") or item.text_content()) for item in found[:1])
+    return next((text for text in texts if len(text) <= _FACT_CHARS), "")
+
+
+def _find_location(region: Any) -> str:
+    listed = (
+        term.getnext() for term in region.iter("dt") if _PLACE_TERM.match(_text(term))
+    )
+    places = (*(place for place in listed if place is not None), *region.xpath(_LOCATION_PLACE))
+    named = (re.sub(r"^locations?:?\s+", "", _text(place), flags=re.I) for place in places)
+    return next((text for text in named if 2 < len(text) <= _FACT_CHARS), "")
+
+
+def _text(element: Any) -> str:
+    return clean_line(element.text_content())
