@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 
-from penstock.llm.prompts import PreparedRequest, cut_text
+from penstock.llm.prompts import PreparedRequest
 from penstock.rules.answer import (
     FoundValue,
     RulesAnswer,
@@ -14,9 +14,11 @@ from penstock.rules.answer import (
     number_fact,
     text_fact,
 )
-from penstock.rules.layout import ParsedText, Section, TextLine
+from penstock.rules.layout import ParsedText, Section
 from penstock.rules.skills import find_skills, find_titles, is_title, names_a_role, tidy_title
 from penstock.rules.vocabulary import read_phrases, read_table
+from penstock.text.postings.blocks import Block, join_blocks
+from penstock.text.postings.sections import Split, is_heading, split_text
 
 _LABEL_CHARS = 32
 _LABELLED_LINES = 60
@@ -259,8 +261,6 @@ def _amount(digits: str, thousands: bool) -> float:
     return float(plain) * (1000 if thousands else 1)
 
 
-_DESCRIPTION_CHARS = 600
-_MAX_REQUIREMENTS = 20
 _HEADLINE_LINES = 6
 _MIN_PROSE_CHARS = 50
 _SENTENCES = re.compile(r"(?<=[.!?;])\s+")
@@ -274,12 +274,6 @@ _SOUGHT = re.compile(
     r"(?:(?:full|part)-time\s+|new\s+|talented\s+|experienced\s+)?"
     r"((?:[\w/&+#-]+\s+){0,4}?[\w-]+)(?=\s+(?:to|who|for|in|with|at|on|and)\b|[.,;\n]|\Z)"
 )
-_CRUMBS = re.compile(r"\s[|·•]\s")
-_REQUIREMENT_WORD = re.compile(
-    r"\b(?:experience|degree|ability|knowledge|proficien|familiar|years|required|must|fluen|skills"
-    r"|licen[cs]e|certifi)",
-    re.IGNORECASE,
-)
 
 
 def answer_posting(request: PreparedRequest, parsed: ParsedText, _today: date) -> RulesAnswer:
@@ -288,8 +282,9 @@ def answer_posting(request: PreparedRequest, parsed: ParsedText, _today: date) -
     title = _find_title(request, parsed, labels)
     company = find_company(request, parsed, labels)
     location = find_location(request, parsed, labels)
-    description, described = _describe(request, parsed)
-    requirements, required = _find_requirements(request, parsed)
+    found = split_text(request.text)
+    description, described = _describe(request, found)
+    requirements, required = _find_requirements(request, found)
     skills, _ = find_skills(parsed, Section.REQUIREMENTS)
     fields = {
         "title": title.value,
@@ -345,33 +340,28 @@ def _find_pay(request: PreparedRequest, parsed: ParsedText) -> dict[str, object]
     return {"salary_min": low, "salary_max": high, "salary_currency": currency}
 
 
-def _describe(request: PreparedRequest, parsed: ParsedText) -> tuple[str | None, float]:
-    if fact := text_fact(request.metadata, "description"):
-        return cut_text(fact, _DESCRIPTION_CHARS), 1.0
-    for part, support in ((Section.SUMMARY, 1.0), (Section.HEAD, 0.8), (Section.COMPANY, 0.6)):
-        lines = [line.text for line in parsed.within(part) if not line.bullet]
-        long = (text for text in lines if len(text) >= _MIN_PROSE_CHARS)
-        if prose := " ".join(text for text in long if len(_CRUMBS.split(text)) < 3):
-            return cut_text(prose, _DESCRIPTION_CHARS), support
-    duties = "; ".join(line.text.rstrip(".;") for line in parsed.within(Section.DUTIES))
-    return (cut_text(duties, _DESCRIPTION_CHARS), 0.6) if duties else (None, 0.0)
+def _describe(request: PreparedRequest, found: Split) -> tuple[str | None, float]:
+    """The whole description in the words and lines of the source or the text."""
+    if fact := _long_fact(request, "description"):
+        return fact, 1.0
+    description = join_blocks(found.description)
+    return description or None, 1.0 if len(description) >= _MIN_PROSE_CHARS else 0.4
 
 
-def _find_requirements(request: PreparedRequest, parsed: ParsedText) -> tuple[list[str], float]:
+def _find_requirements(request: PreparedRequest, found: Split) -> tuple[list[str], float]:
     if facts := list_fact(request.metadata, "requirements"):
-        return facts[:_MAX_REQUIREMENTS], 1.0
-    lines = parsed.within(Section.REQUIREMENTS)
-    if lines:
-        listed = [line for line in lines if line.bullet] or parsed.first_block(Section.REQUIREMENTS)
-        items = [item for line in listed for item in _items(line, len(listed))]
-        return items[:_MAX_REQUIREMENTS], 1.0 if len(items) > 1 else 0.6
-    bullets = [line.text for line in parsed.lines if line.bullet]
-    likely = [text for text in bullets if _REQUIREMENT_WORD.search(text)]
-    return likely[:_MAX_REQUIREMENTS], 0.4 if likely else 0.0
+        return facts, 1.0
+    lines = [block for block in found.requirements if not is_heading(block)]
+    items = [item for block in lines for item in _items(block, len(lines))]
+    return items, 1.0 if len(items) > 1 else 0.6 if items else 0.0
 
 
-def _items(line: TextLine, count: int) -> list[str]:
+def _long_fact(request: PreparedRequest, key: str) -> str:
+    value = request.metadata.get(key)
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _items(block: Block, count: int) -> list[str]:
     """A bullet is one requirement; a lone paragraph is one for each sentence."""
-    text = line.text.partition(":")[2].strip() if line.heading else line.text
-    pieces = [text] if line.bullet or count > 2 else _SENTENCES.split(text)
+    pieces = [block.text] if block.item or count > 2 else _SENTENCES.split(block.text)
     return [piece.strip(" ;.") for piece in pieces if piece.strip(" ;.")]

@@ -59,9 +59,7 @@ def join_fields(fields: Sequence[tuple[Kind, Sequence[Block]]]) -> Blocks:
         if letters[number] and not any(letters[number] in letters[other] for other in kept):
             kept.append(number)
     return tuple(
-        replace(block, kind=fields[n][0], field=n)
-        for n in sorted(kept)
-        for block in fields[n][1]
+        replace(block, kind=fields[n][0], field=n) for n in sorted(kept) for block in fields[n][1]
     )
 
 
@@ -144,12 +142,13 @@ _PREFIX = re.compile(
 )
 _HIRING = re.compile(
     r"\b(careers?|jobs?|job (details?|openings?|search)|vacanc\w+|karriere|stellen\w*|emplois?"
-    r"|carrières?|empleos?|carreras?|recruit\w*|job id:? ?\S+|hiring|work (at|with) \w+|join us)\b",
+    r"|carrières?|empleos?|carreras?|recruit\w*|recrut\w*|vacatures?|vagas?|werken bij|lediga jobb|kariera|job id:? ?\S+|hiring|work (at|with) \w+|join us)\b",
     re.IGNORECASE,
 )
 _JOB_ADDRESS = re.compile(
-    r"(?<![a-z])(jobs?|careers?|positions?|vacanc\w+|openings?|postings?|stellen\w*|karriere"
-    r"|requisitions?|emplois?|empleos?|opportunit\w+)(?![a-z])"
+    r"(?<![a-z])(jobs?|careers?|positions?|vaca\w+|openings?|postings?|stellen\w*|karr?ier\w*|carri?er\w*"
+    r"|requisitions?|emplois?|empleos?|opportunit\w+|recrut\w*|recruit\w*|vagas?|lavor\w*|oferta\w*"
+    r"|praca|lediga?\w*|stilling\w*|työ\w*|join-us|joboffer\w*|offres?)(?![a-z])"
 )
 _AROUND_COMPANY = re.compile(
     r"^(careers?|jobs?|work|life|karriere|(offene )?stellen\w*|emplois?|carrières?|empleos?"

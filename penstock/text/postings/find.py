@@ -105,7 +105,16 @@ _SHOWN_FACTS = ("company", "location", "employment_type", "salary")
 _HINTS = (
     *("jobposting", "esponsibilit", "ualifi", "equirement", "you will", "you’ll", "you'll"),
     *("anforderung", "aufgaben", "profil", "missions", "compétences", "requisit", "funciones"),
-    *("mansioni", "wymaga", "obowiąz", "arbetsuppgift", "kvalifika", "functie", "vaatimu", "vacanc"),
+    *(
+        "mansioni",
+        "wymaga",
+        "obowiąz",
+        "arbetsuppgift",
+        "kvalifika",
+        "functie",
+        "vaatimu",
+        "vacanc",
+    ),
     *("仕事", "応募", "岗位", "职位", "자격", "обязанност", "требован"),
 )
 # From how much more text on a later source is taken, if it holds this share of the first one's.
@@ -152,12 +161,9 @@ def _find(page: PageText, identity: PageIdentity) -> _Found | None:
         found = _Found(posting, split_blocks(posting.body)) if posting else None
         if found and best and _is_fuller(found, best):
             facts = {
-                fact: getattr(best.posting, fact) or getattr(found.posting, fact)
-                for fact in _FACTS
+                fact: getattr(best.posting, fact) or getattr(found.posting, fact) for fact in _FACTS
             }
-            best = replace(
-                found, posting=replace(found.posting, title=best.posting.title, **facts)
-            )
+            best = replace(found, posting=replace(found.posting, title=best.posting.title, **facts))
         elif found and not best and found.split.text:
             best = found
     return best

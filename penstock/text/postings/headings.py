@@ -32,7 +32,7 @@ _JOBS = (
 )
 _APPLY = (
     r"how to apply|to apply\b|apply (now|for|to|here|online|today|with)|^appl(y|ication)\W*$|interview",
-    r"(hiring|application|recruit\w*|selection) (process|procedure)|next steps|submit your",
+    r"how (we|to) (hire|recruit|interview)|(hiring|application|recruit\w*|selection) (process|procedure)|next steps|submit your",
     r"contact( (us|person|information|details))?\W*$",
     r"create a job alert|get (notified|job alerts)|^(share|save|print) this|voluntary self",
     r"\w*bewerb|\w*ansprechpartner|\w*kontakt|solliciteer|sollicit|contactpersoon|så (söker|ansöker)",
@@ -72,7 +72,7 @@ _REQUIRED = (
     r"歓迎|求める|资格|任职要求|岗位要求|職位要求|자격 ?요건|우대",
 )
 _OFFER = (
-    r"\w*benefit|perks|(what )?we.{0,3} (can )?offer|what.s in it|what you.{0,8} (get|receive)|rewards",
+    r"\w*benefit|perks|(what )?we.{0,3} (can )?offer|what.s in it|what (you|we).{0,8} (get|receive|give)|rewards",
     r"(total )?compensation|salary|pay\b|remuneration|why you.ll love|additional information|our offer",
     r"(was )?wir bieten|bieten wir|das bieten|(deine|ihre) vorteile|unser angebot|\w*gehalt|vergütung",
     r"(ce que )?nous (t'|te |vous )?(offrons|proposons)|avantages|on (t'|vous )?offre|rémunération",
@@ -84,10 +84,10 @@ _OFFER = (
 _EXPECTED = (
     r"who you are|about you\b|what (it takes|makes (you|a) )|(good|great|right|perfect) (fit|match)",
     r"what (you|we)\b.{0,12} (bring|needs?|haves?|expect|seek|require)\b|you.{0,4}(ll|will) need",
-    r"(what|who) (we|we.re|we are)\b.{0,9} ?look(ing)? (for|at)|^you (bring|are|have)\b|^(ideal|success)",
+    r"(what|who) (we|we.re|we are)\b.{0,9} ?look(ing)? (for|at)|^(look|hop)ing for|who we (would|want|hope|need)|^you (bring|are|have)\b|^(ideal|success)",
     r"^you.{0,4}( will| should| must| may| might|.ll|.ve)? (have|bring|need|possess|are|got)\b",
     r"you (may|might|could|will|would|.ll) (be .{0,20}(fit|match|success)|thrive|excel|succeed)",
-    r".*\bif( you)?( have| are| also)?\W*$|(your|key|core|technical|the|our) (profile|skills|experience"
+    r".*\bif( you)?( had| have| are| also)?\W*$|(your|key|core|technical|the|our) (profile|skills|experience"
     r"|background|expertise|qualities|strengths|toolkit)|(ideal|successful|right) candidate",
     r"(skills|experience|education|knowledge|competenc\w+|background|person specification)\W*$",
     r"(skills|education|experience|knowledge)( and|,| &| ?/) ?(skills|exper|educat|knowl|abil)",
@@ -96,7 +96,7 @@ _EXPECTED = (
     r"erfahrung und kenntnisse|(vous|tu) (êtes|avez|es|as|possédez)\b|(ce )?(que|qui) nous (re)?cherchons",
     r"vos (atouts|compét)|formation|(lo )?que (buscamos|necesit|esperamos|pedimos)|qué buscamos",
     r"(sobre|acerca de) (ti|usted)\b|(cosa|chi) cerchiamo|o que (buscamos|procuramos|esperamos|precisas)",
-    r"sobre (ti|você)|wat (je|jij|wij) (mee|zoeken|vragen)|wie (zoeken wij|ben jij|jij bent)|wat vragen",
+    r"sobre (ti|você)|wat (je|jij|wij) (mee|zoeken|vragen)|\w*breng(t|en)? (je|jij) mee|wie (zoeken wij|ben jij|jij bent)|wat vragen",
     r"vem (är du|söker vi|vi söker)|vi (söker|ser etter)|du (har|er|bør)\b|(om|hvem er) (dig|deg|du)\b",
     r"czego oczekujemy|kogo szukamy|co powin|nasze oczekiwania|mitä (odotamme|toivomme)|koho hledáme",
     r"(наши )?ожидания|мы ждем|こんな方|這樣的你|이런 ?분",
@@ -104,7 +104,7 @@ _EXPECTED = (
 _COMPANY = (
     r"about (us|our company|the (company|organi[sz]ation|firm|employer|business))\b|who we are|company",
     r"about (?!(you|the|this|your|a) ?)|our (culture|values|mission|story|company)|life at",
-    r"why (join|work (at|for|with|here)|us\b|choose)|join us|employer|boilerplate",
+    r"our promise|why (join|work (at|for|with|here)|us\b|choose)|join us|employer|boilerplate",
     r"(über|ueber) |wer wir sind|(das|dein|ihr) unternehmen|unternehmensbeschreibung|warum (wir|zu)",
     r"à propos|qui sommes|(l')?entreprise|pourquoi (nous|rejoindre)|rejoi|notre (société|histoire)",
     r"sobre (nosotros|la empresa|nós|a empresa|el)|quiénes somos|quem somos|la empresa|por qué",
@@ -114,7 +114,7 @@ _COMPANY = (
 )
 # Sentences that lead up to a list; they announce what is asked only when the list does ask.
 BROAD = re.compile(
-    r"look(?:ing)? for\b|\b(?:skills?|experience)\W*$|^experience\b|\bsuchen\b|recherchons|buscamos",
+    r"(?:look(?:ing)?|hoping) for\b|\b(?:skills?|experience)\W*$|^experience\b|\bsuchen\b|recherchons|buscamos",
     re.IGNORECASE,
 )
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")

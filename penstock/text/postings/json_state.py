@@ -343,9 +343,7 @@ def _hints_at_job(keys: tuple[str, ...]) -> bool:
     )
 
 
-def _is_job(
-    keys: Mapping[str, Any], body: Blocks, meant: bool, identity: PageIdentity
-) -> bool:
+def _is_job(keys: Mapping[str, Any], body: Blocks, meant: bool, identity: PageIdentity) -> bool:
     """Articles and events have titles and texts, too; only jobs ask for something."""
     if any(_SURE_KEY.search(key) for key in keys) or any(b.kind is Kind.REQUIRED for b in body):
         return True
@@ -390,9 +388,7 @@ class _Fields:
                 own = _kind_of_key(key)
                 yield from self._read_value(value, kind if own is Kind.UNKNOWN else own, depth)
 
-    def _read_value(
-        self, value: Any, kind: Kind, depth: int
-    ) -> Iterator[tuple[Kind, list[Block]]]:
+    def _read_value(self, value: Any, kind: Kind, depth: int) -> Iterator[tuple[Kind, list[Block]]]:
         text = self._rows.get(value, value) if isinstance(value, str) else value
         if isinstance(text, str):
             if (len(text) >= _PROSE_CHARS and " " in text) or "<p" in text or "<li" in text:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Any
 
 from penstock.text.charsets import clean_line
@@ -10,7 +10,7 @@ from penstock.text.html import PageText, is_hidden
 from penstock.text.postings.blocks import Block, read_tree
 from penstock.text.postings.fields import PageIdentity, Posting
 from penstock.text.postings.headings import APPLY, Kind, heading_kind
-from penstock.text.postings.sections import is_heading, split_blocks
+from penstock.text.postings.sections import is_heading, measure, skip_facts, split_blocks
 
 _ASIDE = re.compile(
     r"cookie|consent|(^|[-_ ])(related|similar|recommended|share|social|breadcrumbs?|sidebar"
@@ -24,7 +24,6 @@ _ASIDE_ROLES = frozenset(
 _NOT_PROSE = frozenset({"a", "script", "style"})
 _FACT_CHARS = 100
 _LEAST_BODY = 200
-_PROSE_CHARS = 100
 # What a line of a menu, or a short line that is neither item nor heading, takes from a region.
 _LINK_COST = 40
 _SHORT_CHARS = 40
@@ -37,7 +36,7 @@ _LOCATION_PLACE = (
     " or contains(@data-automation-id, 'location')])[position() <= 5]"
 )
 _EMPLOYMENT = re.compile(
-    r"\b(full|part)[- ]time\b|\bvollzeit\b|\bteilzeit\b|\((m|w|f|h)/|\bcdi\b|\bjornada\b|\bheltid\b",
+    r"\b(full|part)[- ]time\b|\bvollzeit\b|\bteilzeit\b|\((m|w|f|h)/|\bvolltid\b|tempo (integral|pieno|pleno)|\bcdi\b|\bjornada\b|\bheltid\b",
     re.IGNORECASE,
 )
 _SURE = 6
@@ -52,9 +51,9 @@ def find_page_posting(page: PageText, identity: PageIdentity) -> Posting | None:
         blocks = list(_read_region(region, shown=shown))
         title = _microdata_text(scope, "title") or _shown_title(blocks, identity)
         body = _densest(_below_title(blocks, title))
-        if not title or sum(len(block.text) for block in body) < _LEAST_BODY:
+        if not title or sum(measure(block.text) for block in body) < _LEAST_BODY:
             continue
-        if scope is not None or _is_job(page, identity, title, body):
+        if scope is not None or _is_job(page, identity, blocks, body):
             return Posting(
                 title=title,
                 body=tuple(body),
@@ -109,26 +108,13 @@ def _shown_title(blocks: Sequence[Block], identity: PageIdentity) -> str:
 def _below_title(blocks: Sequence[Block], title: str) -> list[Block]:
     """From below the title and its facts to the start of other jobs."""
     places = [place for place, block in enumerate(blocks) if block.text == title]
-    below = list(blocks[places[0] + 1 if places else 0 :])
-    starts = (
-        place
-        for place, block in enumerate(below)
-        if not block.linked
-        and (
-            len(block.text) >= _PROSE_CHARS
-            or (block.rank and heading_kind(block.text) not in (Kind.UNKNOWN, Kind.APPLY))
-        )
-    )
-    start = next(starts, len(below))
-    ends = (
-        place
-        for place, block in enumerate(below)
-        if place >= start
-        and block.rank
-        and not block.linked
-        and heading_kind(block.text) is Kind.JOBS
-    )
-    return below[start : next(ends, len(below))]
+    below = blocks[places[0] + 1 if places else 0 :]
+    return skip_facts([*takewhile(lambda block: not _heads_other_jobs(block), below)])
+
+
+def _heads_other_jobs(block: Block) -> bool:
+    """A link to other jobs may stand anywhere."""
+    return bool(block.rank) and not block.linked and heading_kind(block.text) is Kind.JOBS
 
 
 def _densest(blocks: Sequence[Block]) -> list[Block]:
@@ -147,7 +133,7 @@ def _densest(blocks: Sequence[Block]) -> list[Block]:
 
 
 def _weigh(block: Block) -> int:
-    size = len(block.text)
+    size = measure(block.text)
     if block.linked:
         return -_LINK_COST - size // 2
     if size >= _SHORT_CHARS or block.item:
@@ -156,10 +142,12 @@ def _weigh(block: Block) -> int:
     return 1 if sentence or (block.rank and is_heading(block)) else size - _SHORT_CHARS
 
 
-def _is_job(page: PageText, identity: PageIdentity, title: str, body: Sequence[Block]) -> bool:
+def _is_job(
+    page: PageText, identity: PageIdentity, blocks: Sequence[Block], body: Sequence[Block]
+) -> bool:
     """Whether enough signs say that the page is about one job."""
     split = split_blocks(body)
-    text = " ".join([title, *(block.text for block in body)])
+    text = " ".join(block.text for block in blocks)
     signs = (
         (4, identity.has_job_address),
         (1, identity.mentions_jobs),
@@ -194,9 +182,7 @@ def _microdata_text(scope: Any, name: str) -> str:
 
 
 def _find_location(region: Any) -> str:
-    listed = (
-        term.getnext() for term in region.iter("dt") if _PLACE_TERM.match(_text(term))
-    )
+    listed = (term.getnext() for term in region.iter("dt") if _PLACE_TERM.match(_text(term)))
     places = (*(place for place in listed if place is not None), *region.xpath(_LOCATION_PLACE))
     named = (re.sub(r"^locations?:?\s+", "", _text(place), flags=re.I) for place in places)
     return next((text for text in named if 2 < len(text) <= _FACT_CHARS), "")

@@ -2,14 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise, takewhile
 
-from penstock.text.postings.blocks import LOOKS_LIKE_HEADING, Block, Blocks
+from penstock.text.postings.blocks import LOOKS_LIKE_HEADING, Block, Blocks, read_blocks
 from penstock.text.postings.headings import ASKING, BROAD, CLOSING, Kind, heading_kind
 
 _HEADING_CHARS = 90
 _LABEL_CHARS = 40
+_PROSE_BYTES = 100
 _LONG_PARAGRAPH = 240
 _MANY_MARKED = 2
 _LEAST_DESCRIPTION = 100
@@ -18,6 +19,7 @@ _UNMARKED = LOOKS_LIKE_HEADING + 1
 _TOLD = frozenset({Kind.UNKNOWN, Kind.ROLE})
 # Part of a posting's text, but neither its description nor its requirements.
 _BESIDE = frozenset({Kind.OFFER, Kind.COMPANY})
+_REST = _BESIDE | {Kind.LEGAL, Kind.APPLY, Kind.JOBS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,30 @@ def split_blocks(blocks: Sequence[Block], *, lists: bool = True) -> Split:
         requirements=those(Kind.REQUIRED),
         text=those(*_TOLD, *_BESIDE, Kind.REQUIRED),
         kinds=frozenset(kinds),
-        headed=frozenset(section.kind for section in sections),
+        headed=frozenset(kinds[section.start] for section in sections),
     )
+
+
+def split_text(text: str) -> Split:
+    """The same of a posting's plain text, without the title and the facts above its body."""
+    return split_blocks(skip_facts(read_blocks(text)))
+
+
+def skip_facts(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks from the first paragraph, or the first heading that announces a part."""
+    starts = (
+        place
+        for place, block in enumerate(blocks)
+        if not block.linked
+        and (
+            measure(block.text) >= _PROSE_BYTES
+            or (
+                is_heading(block)
+                and heading_kind(_label(block.text)) not in (Kind.UNKNOWN, Kind.APPLY, Kind.JOBS)
+            )
+        )
+    )
+    return list(blocks[next(starts, len(blocks)) :])
 
 
 def is_heading(block: Block) -> bool:
@@ -81,8 +105,13 @@ def asks(blocks: Sequence[Block]) -> bool:
     return 2 * sum(bool(ASKING.search(block.text)) for block in blocks) >= len(blocks) > 0
 
 
+def measure(text: str) -> int:
+    """The length in bytes: a character of Chinese says as much as three of English."""
+    return len(text.encode("utf-8", "ignore"))
+
+
 def _size(blocks: Sequence[Block]) -> int:
-    return sum(len(block.text) for block in blocks)
+    return sum(measure(block.text) for block in blocks)
 
 
 def _kinds(blocks: Sequence[Block], sections: Sequence[_Section], lists: bool) -> list[Kind]:
@@ -90,10 +119,14 @@ def _kinds(blocks: Sequence[Block], sections: Sequence[_Section], lists: bool) -
     kinds = [block.kind for block in blocks]
     named = any(section.kind is Kind.REQUIRED for section in sections) or Kind.REQUIRED in kinds
     above: list[_Section] = []
+    seen: list[Kind] = []
     for section in sections:
         kind = _kind_of(section, blocks, above, named)
+        if kind is Kind.UNKNOWN:
+            kind = _kind_by_order(section, blocks, seen, named)
+        seen.append(kind)
         above = [outer for outer in above if outer.rank < section.rank]
-        above.append(_Section(section.start, section.end, section.rank, kind))
+        above.append(replace(section, kind=kind))
         if kind is not Kind.UNKNOWN:
             kinds[section.start : section.end] = [kind] * (section.end - section.start)
         if kind is Kind.REQUIRED:
@@ -105,6 +138,20 @@ def _kinds(blocks: Sequence[Block], sections: Sequence[_Section], lists: bool) -
     for place in _closing_places(blocks):
         kinds[place] = Kind.LEGAL
     return kinds
+
+
+def _kind_by_order(
+    section: _Section, blocks: Sequence[Block], seen: Sequence[Kind], named: bool
+) -> Kind:
+    """What an unknown heading announces by its place: tasks, what is asked, and all the rest."""
+    if Kind.REQUIRED in seen:
+        after = seen[seen.index(Kind.REQUIRED) :]
+        return next((kind for kind in reversed(after) if kind in _REST), Kind.UNKNOWN)
+    lines = blocks[section.start + 1 : section.end]
+    listed = sum(line.item for line in lines) > 1 or len(lines) > 2
+    if not named and seen and seen[-1] is Kind.ROLE and listed:
+        return Kind.REQUIRED
+    return Kind.UNKNOWN
 
 
 def _kind_of(
@@ -119,8 +166,8 @@ def _kind_of(
         return Kind.REQUIRED
     outer = next((one for one in reversed(above) if one.rank < section.rank), None)
     if outer and outer.kind is not Kind.UNKNOWN and outer.rank < _UNMARKED:
-        if outer.kind is not Kind.REQUIRED or not lines or listed or asks(lines):
-            return outer.kind
+        goes_on = outer.kind is not Kind.REQUIRED or not lines or listed or asks(lines)
+        return outer.kind if goes_on else Kind.UNKNOWN
     before = above[-1] if above else None
     if before and before.kind is Kind.REQUIRED and len(listed) > 1 and asks(listed):
         return Kind.REQUIRED
