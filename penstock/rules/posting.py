@@ -18,6 +18,7 @@ from penstock.rules.layout import ParsedText, Section
 from penstock.rules.skills import find_skills, find_titles, is_title, names_a_role, tidy_title
 from penstock.rules.vocabulary import read_phrases, read_table
 from penstock.text.postings.blocks import Block, join_blocks
+from penstock.text.postings.headings import Kind, heading_kind
 from penstock.text.postings.sections import Split, is_heading, split_text
 
 _LABEL_CHARS = 32
@@ -262,6 +263,7 @@ def _amount(digits: str, thousands: bool) -> float:
 
 
 _HEADLINE_LINES = 6
+_HEADING_CHARS = 40
 _MIN_PROSE_CHARS = 50
 _SENTENCES = re.compile(r"(?<=[.!?;])\s+")
 _CALL = re.compile(
@@ -350,10 +352,15 @@ def _describe(request: PreparedRequest, found: Split) -> tuple[str | None, float
 
 def _find_requirements(request: PreparedRequest, found: Split) -> tuple[list[str], float]:
     if facts := list_fact(request.metadata, "requirements"):
-        return facts, 1.0
+        return [fact for fact in facts if not _is_bare_heading(fact)] or facts, 1.0
     lines = [block for block in found.requirements if not is_heading(block)]
     items = [item for block in lines for item in _items(block, len(lines))]
     return items, 1.0 if len(items) > 1 else 0.6 if items else 0.0
+
+
+def _is_bare_heading(line: str) -> bool:
+    short = len(line) <= _HEADING_CHARS and not line.endswith(".")
+    return short and (line.endswith(":") or heading_kind(line) is Kind.REQUIRED)
 
 
 def _long_fact(request: PreparedRequest, key: str) -> str:

@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,6 +48,8 @@ class Block:
     """Blocks with the same number lie in the same element."""
     linked: bool = False
     """All of it is a link, as in menus."""
+    markup: str = ""
+    """The element that it fills, and its classes."""
     field: int = 0
     """Which field of structured data it comes from."""
     kind: Kind = Kind.UNKNOWN
@@ -104,11 +106,20 @@ def _make_block(
     return Block(bare, rank, item, group, linked)
 
 
-def read_tree(root: Any, skipped: frozenset[Any], *, templates: bool = False) -> list[Block]:
-    """The blocks under an element, without those under the skipped ones, or with `templates`."""
+def read_tree(
+    root: Any,
+    skipped: frozenset[Any],
+    *,
+    templates: bool = False,
+    labels: Mapping[Any, str] | None = None,
+) -> list[Block]:
+    """The blocks under an element, without those under the skipped ones.
+
+    `templates` are read only on request; `labels` are the headings that elements have elsewhere.
+    """
     from lxml import etree  # type: ignore[import-untyped]
 
-    reader = _Reader()
+    reader = _Reader(labels or {})
     walk = etree.iterwalk(root, events=("start", "end"))
     for event, element in walk:
         if event == "start" and (_is_skipped(element, templates) or element in skipped):
@@ -125,8 +136,9 @@ def read_tree(root: Any, skipped: frozenset[Any], *, templates: bool = False) ->
 class _Reader:
     """Collects the text of one line at a time, with the emphasis it carries."""
 
-    def __init__(self) -> None:
+    def __init__(self, labels: Mapping[Any, str]) -> None:
         self.blocks: list[Block] = []
+        self._labels = labels
         self.skipping: Any = None
         self._pieces: list[str] = []
         self._open: list[tuple[Any, int, bool]] = []
@@ -140,6 +152,8 @@ class _Reader:
     def open(self, element: Any) -> None:
         if element.tag in BLOCKS:
             self.flush()
+            if label := self._labels.get(element):
+                self.blocks.append(Block(label, LOOKS_LIKE_HEADING, group=self._opened + 1))
             self._opened += 1
             is_item = element.tag == "li" and _is_item(element)
             self._open.append((element, self._opened, is_item))
@@ -163,7 +177,9 @@ class _Reader:
             item = any(is_item for *_, is_item in self._open)
             linked = not self._unlinked_chars
             if block := _make_block(text, self._rank(), item, self._group(), linked):
-                self.blocks.append(block)
+                if self.blocks and self.blocks[-1].text == block.text:
+                    self.blocks.pop()  # the label of a part that repeats it
+                self.blocks.append(replace(block, markup=self._markup()))
         self._pieces.clear()
         self._plain_chars = self._unlinked_chars = 0
 
@@ -183,6 +199,10 @@ class _Reader:
         own = self._open[-1][0]
         titled = own.tag in ("dt", "summary") or _TITLE_CLASS.search(own.get("class") or "")
         return LOOKS_LIKE_HEADING if titled or not self._plain_chars else 0
+
+    def _markup(self) -> str:
+        own = self._open[-1][0] if self._open else None
+        return "" if own is None else f"{own.tag} {own.get('class') or ''}"
 
     def _group(self) -> int:
         """The innermost group element that holds more than this line."""

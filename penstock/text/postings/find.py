@@ -25,7 +25,7 @@ from penstock.text.postings.fields import (
     read_salary,
     read_value,
 )
-from penstock.text.postings.headings import CLOSING, MONEY_RANGE, Kind
+from penstock.text.postings.headings import MONEY_RANGE, PAY, Kind
 from penstock.text.postings.json_state import find_state_posting
 from penstock.text.postings.region import find_page_posting
 from penstock.text.postings.sections import Split, split_blocks
@@ -213,5 +213,5 @@ def _headed(blocks: Blocks) -> Iterator[Block]:
 
 def _find_pay_range(posting: Posting) -> str:
     """The amounts in the first line that states a pay range."""
-    lines = (block.text for block in posting.body if CLOSING.search(block.text))
+    lines = (block.text for block in posting.body if PAY.search(block.text))
     return next((found[0].strip() for line in lines if (found := MONEY_RANGE.search(line))), "")

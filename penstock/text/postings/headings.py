@@ -165,14 +165,23 @@ MONEY_RANGE = re.compile(
     r"(?:[-–—]|to|and|bis|à|a)+\s*(?:USD|EUR|GBP|CAD|AUD|[$€£])?\s?\d(?:[\d,.']*\d)?\s?[kK]?"
     r"(?:\s*(?:USD|EUR|GBP|CAD|AUD|€|£))?"
 )
-# Statements at the end of a posting, under any heading or none.
+# Statements after the last list of a posting, under any heading or none: equal opportunities, data
+# protection, and how to apply.
 CLOSING = re.compile(
     r"equal.{0,12}opportunit|discriminat|regardless of|without regard to|protected veteran"
     r"|accommodation|fair chance|criminal histor|e-verify|background check|privacy (?:policy|notice)"
-    r"|(?:salary|pay|compensation|hiring) range|base (?:pay|salary|compensation)|401\(?k"
-    r"|health insurance|our benefits|chancengleichheit|schwerbehind|unabhängig von|diskrimin"
-    r"|égalité des chances|igualdad de oportunidades|igualdade de|pari opportunità|gelijke kansen"
-    r"|likabehandling|niezależnie od|rodo\b|datenschutz|" + MONEY_RANGE.pattern,
+    r"|chancengleichheit|behinder|unabhängig von|diskrimin|(?<!\w)frauen"
+    r"|égalité|handicap|igualdad|igualdade|discapacidad|deficiência|pari opportunità|con disabil|sexe\b"
+    r"|gelijke kansen|likabehandling|funktions|niezależnie od|niepełnospr|rodo\b|datenschutz|性別|障が?い"
+    r"|\bapply (?:by|before|through|via|with|at|to)\b|send .{0,30}(?:cv|r[ée]sum[ée]|application|letter)"
+    r"|bewerbung|candidature|postule[rz]|sollicit|ansökan|søknad|aplikac|curr[ií]cul|応募"
+    r"|further information|weitere informationen|@\w+[\w.-]*\.\w+",
+    re.IGNORECASE,
+)
+# Statements on pay; where they stand among other paragraphs, they are left there.
+PAY = re.compile(
+    r"(?:salary|pay|compensation|hiring) range|base (?:pay|salary|compensation)|401\(?k"
+    r"|health insurance|our benefits|" + MONEY_RANGE.pattern,
     re.IGNORECASE,
 )
 # What buttons and links to apply say.

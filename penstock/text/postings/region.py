@@ -1,7 +1,7 @@
 """The job posting in the text of a page: the densest region below the title."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, takewhile
 from typing import Any
 
@@ -48,7 +48,7 @@ def find_page_posting(page: PageText, identity: PageIdentity) -> Posting | None:
     scope = marked[0] if len(marked) == 1 else None
     region = page.tree if scope is None else scope
     for shown in (True, False):
-        blocks = list(_read_region(region, shown=shown))
+        blocks = _read_region(region, shown=shown)
         title = _microdata_text(scope, "title") or _shown_title(blocks, identity)
         body = _densest(_below_title(blocks, title))
         if not title or sum(measure(block.text) for block in body) < _LEAST_BODY:
@@ -65,7 +65,7 @@ def find_page_posting(page: PageText, identity: PageIdentity) -> Posting | None:
     return None
 
 
-def _read_region(region: Any, *, shown: bool) -> Iterator[Block]:
+def _read_region(region: Any, *, shown: bool) -> list[Block]:
     """Its blocks without navigation, and unless `shown` with what is hidden."""
     sizes = _prose_sizes(region)
     skipped = frozenset(
@@ -73,7 +73,19 @@ def _read_region(region: Any, *, shown: bool) -> Iterator[Block]:
         for element, size in sizes.items()
         if (shown and is_hidden(element)) or (2 * size < sizes[region] and _is_aside(element))
     )
-    yield from read_tree(region, skipped, templates=not shown)
+    return read_tree(region, skipped, templates=not shown, labels=_find_labels(region))
+
+
+def _find_labels(region: Any) -> dict[Any, str]:
+    """The names of tabs and folded parts, by the elements that they open."""
+    named: dict[str, str] = {}
+    for control in region.xpath(".//*[@aria-controls or starts-with(@href, '#')]"):
+        target = control.get("aria-controls") or control.get("href")[1:]
+        text = _text(control)
+        if target and 0 < len(text) <= _FACT_CHARS:
+            named.setdefault(target, text)
+    parts = region.xpath(".//*[@id]") if named else ()
+    return {part: named[part.get("id")] for part in parts if part.get("id") in named}
 
 
 def _prose_sizes(region: Any) -> dict[Any, int]:

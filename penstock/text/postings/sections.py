@@ -6,13 +6,15 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise, takewhile
 
 from penstock.text.postings.blocks import LOOKS_LIKE_HEADING, Block, Blocks, read_blocks
-from penstock.text.postings.headings import ASKING, BROAD, CLOSING, Kind, heading_kind
+from penstock.text.postings.headings import ASKING, BROAD, CLOSING, PAY, Kind, heading_kind
 
 _HEADING_CHARS = 90
 _LABEL_CHARS = 40
+_SHORT_HEADING = 60
 _PROSE_BYTES = 100
 _LONG_PARAGRAPH = 240
 _MANY_MARKED = 2
+_CLOSING_BYTES = 60
 _LEAST_DESCRIPTION = 100
 # Below every marked heading: a short line without markup.
 _UNMARKED = LOOKS_LIKE_HEADING + 1
@@ -77,19 +79,18 @@ def split_text(text: str) -> Split:
 
 def skip_facts(blocks: Sequence[Block]) -> list[Block]:
     """The blocks from the first paragraph, or the first heading that announces a part."""
-    starts = (
-        place
-        for place, block in enumerate(blocks)
-        if not block.linked
-        and (
-            measure(block.text) >= _PROSE_BYTES
-            or (
-                is_heading(block)
-                and heading_kind(_label(block.text)) not in (Kind.UNKNOWN, Kind.APPLY, Kind.JOBS)
-            )
-        )
-    )
-    return list(blocks[next(starts, len(blocks)) :])
+    start = next((n for n, block in enumerate(blocks) if _starts_body(block)), len(blocks))
+    above = blocks[start - 1] if start else None
+    headed = above and above.rank and not above.linked and is_heading(above)
+    return list(blocks[start - 1 if headed else start :])
+
+
+def _starts_body(block: Block) -> bool:
+    if block.linked:
+        return False
+    kind = heading_kind(_label(block.text)) if is_heading(block) else Kind.UNKNOWN
+    announces = kind not in (Kind.UNKNOWN, Kind.APPLY, Kind.JOBS)
+    return announces or measure(block.text) >= _PROSE_BYTES
 
 
 def is_heading(block: Block) -> bool:
@@ -145,8 +146,9 @@ def _kind_by_order(
 ) -> Kind:
     """What an unknown heading announces by its place: tasks, what is asked, and all the rest."""
     if Kind.REQUIRED in seen:
-        after = seen[seen.index(Kind.REQUIRED) :]
-        return next((kind for kind in reversed(after) if kind in _REST), Kind.UNKNOWN)
+        place = seen.index(Kind.REQUIRED)
+        rest = next((kind for kind in reversed(seen[place:]) if kind in _REST), None)
+        return rest or (Kind.OFFER if Kind.ROLE in seen[:place] else Kind.UNKNOWN)
     lines = blocks[section.start + 1 : section.end]
     listed = sum(line.item for line in lines) > 1 or len(lines) > 2
     if not named and seen and seen[-1] is Kind.ROLE and listed:
@@ -183,7 +185,7 @@ def _places_after(section: _Section, blocks: Sequence[Block]) -> Iterator[int]:
         text = blocks[place].text
         # After the list, a long paragraph is about the company or the job again.
         long = last > section.start and len(text) > _LONG_PARAGRAPH
-        if place > first and (CLOSING.search(text) or long):
+        if place > first and (CLOSING.search(text) or PAY.search(text) or long):
             yield from range(place, section.end)
             return
 
@@ -210,11 +212,25 @@ def _sections(blocks: Sequence[Block]) -> Iterator[_Section]:
         _rank(block, kind, marked >= _MANY_MARKED)
         for block, kind in zip(blocks, named, strict=True)
     ]
+    if marked < _MANY_MARKED:
+        _add_alike(blocks, ranks)
     starts = [place for place, rank in enumerate(ranks) if rank]
     for start, end in pairwise([*starts, len(blocks)]):
         # A section does not go on in the next field of structured data.
         own = takewhile(lambda n, s=start: blocks[n].field == blocks[s].field, range(start, end))
         yield _Section(start, max(own) + 1, ranks[start], named[start])
+
+
+def _add_alike(blocks: Sequence[Block], ranks: list[int]) -> None:
+    """Give a rank to the lines marked up like those that are known to be headings."""
+    known = {blocks[place].markup for place, rank in enumerate(ranks) if rank == _UNMARKED}
+    for place, (block, below) in enumerate(pairwise(blocks)):
+        alike = block.markup in known and len(block.text) <= _SHORT_HEADING
+        if ranks[place] or not alike or not is_heading(block) or ranks[place + 1]:
+            continue
+        apart = block.markup != below.markup and measure(below.text) > len(block.text)
+        if below.item or apart:
+            ranks[place] = _UNMARKED
 
 
 def _rank(block: Block, kind: Kind, others_marked: bool) -> int:
@@ -235,17 +251,28 @@ def _label(text: str) -> str:
     return label if short and heading_kind(label) in (Kind.REQUIRED, Kind.ROLE) else text
 
 
-def _closing_places(blocks: Sequence[Block]) -> Iterator[int]:
-    """Closing statements at the end, in elements of their own."""
+def _closing_places(blocks: Sequence[Block]) -> range:
+    """The closing statements and what follows them, after the last list of the posting."""
+    after = max((place for place, block in enumerate(blocks) if block.item), default=None)
+    first = max(1, len(blocks) // 2 if after is None else after + 1)
+    closing = (n for n in range(first, len(blocks)) if _is_closing(blocks[n]))
+    apart = len(blocks) - sum(map(len, _closing_groups(blocks, first)))
+    return range(min(apart, next(closing, apart)), len(blocks))
+
+
+def _closing_groups(blocks: Sequence[Block], first: int) -> Iterator[Blocks]:
+    """The elements at the end that hold little but closing statements and pay."""
     sizes = Counter[tuple[int, int]]()
     for block in blocks:
         sizes[block.field, block.group] += len(block.text)
-    body = max(sizes, key=lambda group: sizes[group], default=0)
-    place = len(blocks)
-    for group, members in groupby(reversed(blocks), key=lambda b: (b.field, b.group)):
-        last = list(members)
-        closing = [block for block in last if CLOSING.search(block.text)]
-        if group == body or any(block.item for block in last) or 2 * _size(closing) <= _size(last):
+    body = max(sizes, key=lambda group: sizes[group], default=None)
+    for group, members in groupby(reversed(blocks[first:]), key=lambda b: (b.field, b.group)):
+        last = tuple(members)
+        closing = [b for b in last if PAY.search(b.text) or CLOSING.search(b.text)]
+        if group == body or 2 * _size(closing) <= _size(last):
             return
-        yield from range(place - len(last), place)
-        place -= len(last)
+        yield last
+
+
+def _is_closing(block: Block) -> bool:
+    return measure(block.text) >= _CLOSING_BYTES and bool(CLOSING.search(block.text))
