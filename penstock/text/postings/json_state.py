@@ -1,5 +1,6 @@
 """Job postings in the JSON that a page carries for its own scripts."""
 
+import html
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -111,14 +112,24 @@ _LEAST_CHARS = 200
 # How many places in one script may look like JSON without being JSON.
 _MOST_ATTEMPTS = 60
 
-# JSON itself after `=`, `(` or a name and a colon; or a string that holds JSON.
+# JSON itself after `=`, `(`, `return` or a name and a colon; or a string that holds JSON.
 _OPENING = re.compile(
-    r"(?:[=(]|\b[a-zA-Z_]\w*\s*:)\s*(?=[\[{])|[=(]\s*(?=[\"'`](?:[\[{]|%7[bB]|%5[bB]|\\x7[bB]))"
+    r"(?:[=(]|\breturn\b|\b[a-zA-Z_]\w*\s*:)\s*(?=[\[{])"
+    r"|[=(]\s*(?=[\"'`](?:[\[{]|%7[bB]|%5[bB]|\\x7[bB]))"
 )
 _NEAR = 10_000
 _DECODER = json.JSONDecoder(strict=False)
-_NOT_JSON = ("undefined", "NaN", "void 0")
-_UNDEFINED = re.compile(r"(?<=[:,\[])\s*(?:undefined|NaN|void 0)\s*(?=[,}\]])")
+# The parts of a script's object, also those that JSON does not have.
+_STRING = r'"(?:[^"\\]|\\.)*+"|(?P<single>\'(?:[^\'\\]|\\.)*+\'|`(?:[^`\\]|\\.)*+`)'
+_BRACKET = re.compile(rf"{_STRING}|(?P<open>[\[{{(])|(?P<close>[\]}})])", re.DOTALL)
+_TOKEN = re.compile(
+    rf"{_STRING}|void 0|![01]|(?P<name>[A-Za-z_$][\w$.]*+)(?P<colon>\s*+:)?|,(?=\s*+[}}\]])",
+    re.DOTALL,
+)
+_WORDS = {"true": "true", "false": "false", "!0": "true", "!1": "false", ",": ""}
+_NULLS = ("null", "undefined", "NaN", "void 0")
+_PARAMETERS = re.compile(r"function\s*\(([\w$,\s]*)\)\s*\{\s*return\s*\Z")
+_ARGUMENTS = re.compile(r"\s*;?\s*\}\s*\)?\s*\(")
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _CONTROL = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _COMMENTED = re.compile(r"<code[^>]*>\s*<!--(\s*[{\[].{200,}?)-->", re.DOTALL)
@@ -182,23 +193,60 @@ def _read_code(text: str) -> Iterator[Any]:
 
 
 def _decode(text: str, place: int) -> tuple[Any, int]:
-    """The value at this place, None when it is no JSON, and where to look on."""
+    """The value at this place, None when it is no object, and where to look on."""
     try:
         value, end = _DECODER.raw_decode(text, place)
-    except RecursionError:
-        return None, len(text)
-    except json.JSONDecodeError as error:
-        if not text.startswith(_NOT_JSON, error.pos):
-            # What failed late is not tried again from within: that takes quadratic time on a long
-            # script.
-            return None, place + 1 if error.pos - place < _NEAR else error.pos
-        # With null for `undefined`, its end in the script is unknown: the rest is skipped.
-        end = len(text)
-        try:
-            value, _ = _DECODER.raw_decode(_UNDEFINED.sub("null", text[place:]))
-        except (ValueError, RecursionError):
-            return None, end
+    except (ValueError, RecursionError):
+        end = _find_end(text, place)
+        value = _decode_scripted(text[place:end]) if end - place >= _LEAST_CHARS else None
+        if value is None:
+            # What is long is not tried again from within: that takes quadratic time.
+            return None, place + 1 if end - place < _NEAR else end
+        if isinstance(value, dict):
+            value |= _read_arguments(text[max(0, place - _NEAR) : place], text[end : end + _NEAR])
     return expand_flat(value), end
+
+
+def _find_end(text: str, place: int) -> int:
+    """Where the bracket that opens at this place is closed."""
+    depth = 0
+    for found in _BRACKET.finditer(text, place):
+        depth += bool(found["open"]) - bool(found["close"])
+        if not depth and found["close"]:
+            return found.end()
+    return len(text)
+
+
+def _decode_scripted(text: str) -> Any:
+    """The value of an object as scripts write them, with `$a` for a variable a."""
+    try:
+        return json.loads(_TOKEN.sub(_to_json, text), strict=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _to_json(found: re.Match[str]) -> str:
+    token = found[0]
+    if found["single"]:
+        return json.dumps(_unescape(token[1:-1]))
+    if found["name"] and found["colon"]:
+        return f"{json.dumps(found['name'])}:"
+    if token in _NULLS:
+        return "null"
+    if token in _WORDS or token[0] == '"':
+        return _WORDS.get(token, token)
+    return json.dumps(f"${token}")
+
+
+def _read_arguments(before: str, after: str) -> dict[str, Any]:
+    """The arguments of the function that returns an object, by `$` and its parameters' names."""
+    names, called = _PARAMETERS.search(before), _ARGUMENTS.match(after)
+    if not names or not called:
+        return {}
+    end = _find_end(after, called.end() - 1)
+    values = _decode_scripted(f"[{after[called.end() : end - 1]}]")
+    keys = (f"${name.strip()}" for name in names[1].split(","))
+    return dict(zip(keys, values or (), strict=False))
 
 
 def _read_string(text: str, place: int) -> tuple[str, int]:
@@ -318,8 +366,8 @@ def _read_object(
     node: Mapping[str, Any], identity: PageIdentity, rows: Mapping[str, Any], known: set[str]
 ) -> Iterator[_Candidate]:
     """The job that the object is; when two are `known`, only one that matches the page's title."""
-    title = _read_title(node)
-    if not title or len(title) > _TITLE_CHARS or not _hints_at_job(tuple(node)):
+    title = _read_title(node) if _hints_at_job(tuple(node)) else _named_title(node, identity)
+    if not title or len(title) > _TITLE_CHARS:
         return
     title = read_line(title)
     keys = {_normalise_key(key): value for key, value in node.items()}
@@ -347,8 +395,8 @@ def _is_job(keys: Mapping[str, Any], body: Blocks, meant: bool, identity: PageId
     """Articles and events have titles and texts, too; only jobs ask for something."""
     if any(_SURE_KEY.search(key) for key in keys) or any(b.kind is Kind.REQUIRED for b in body):
         return True
-    kinds = split_blocks(body, lists=False).kinds
-    told = meant and identity.has_job_address and not identity.is_article
+    kinds = split_blocks(body, lists=False).headed
+    told = meant and not identity.is_article and (identity.has_job_address or Kind.ROLE in kinds)
     return Kind.REQUIRED in kinds and (told or any(_JOB_FACT.search(key) for key in keys))
 
 
@@ -356,6 +404,15 @@ def _read_title(node: Mapping[str, Any]) -> str:
     keyed = {_normalise_key(key): value for key, value in node.items()}
     titles = (keyed.get(key) for key in _TITLE_KEYS)
     return next((title for title in titles if isinstance(title, str) and title.strip()), "")
+
+
+def _named_title(node: Mapping[str, Any], identity: PageIdentity) -> str:
+    """The value that the page is called by, in an object with more than short values."""
+    if not any(isinstance(value, dict | list) or len(str(value)) > 200 for value in node.values()):
+        return ""
+    texts = (value for value in node.values() if isinstance(value, str))
+    named = (text for text in texts if 8 <= len(text) <= _TITLE_CHARS and identity.names(text))
+    return next(named, "")
 
 
 @lru_cache(maxsize=4096)
@@ -393,6 +450,8 @@ class _Fields:
         if isinstance(text, str):
             if (len(text) >= _PROSE_CHARS and " " in text) or "<p" in text or "<li" in text:
                 yield kind, read_blocks(text)
+        elif _is_rich_text(value):
+            yield kind, read_blocks(_to_html(value))
         elif isinstance(value, list) and depth:
             lines = [line for item in value if (line := _lone_text(item))]
             if len(lines) == len(value) and sum(map(len, lines)) >= _PROSE_CHARS:
@@ -417,6 +476,43 @@ class _Fields:
         rest = {key: value for key, value in section.items() if key != heading}
         for part, blocks in self.read(rest, kind if own is Kind.UNKNOWN else own, depth):
             yield part, [*(Block(block.text, LOOKS_LIKE_HEADING) for block in title), *blocks]
+
+
+_NODE_KEYS = frozenset({"_type", "type", "nodetype", "tag", "style", "children", "marks"})
+_NODE_HEADING = re.compile(r"head(ing|er)|\bh[1-6]\b")
+_NODE_ITEM = re.compile(r"list-?_?item|bullet|\bli\b")
+
+
+def _is_rich_text(value: Any) -> bool:
+    """Whether it is a tree of an editor's nodes, each with its type and its text or children."""
+    nodes = value if isinstance(value, list) else [value]
+    keyed = (isinstance(node, dict) and _NODE_KEYS & set(map(str.lower, node)) for node in nodes)
+    return bool(nodes) and all(keyed)
+
+
+def _to_html(node: Any, depth: int = _SECTION_DEPTH * 2) -> str:
+    """The text of an editor's nodes as HTML."""
+    if isinstance(node, str):
+        return html.escape(node)
+    if isinstance(node, list) and depth:
+        return "".join(_to_html(item, depth - 1) for item in node)
+    if not isinstance(node, dict) or not depth:
+        return ""
+    says = {key.lower(): value for key, value in node.items()}
+    kind = " ".join(
+        value.lower()
+        for key in ("_type", "type", "nodetype", "tag", "style", "listitem")
+        if isinstance(value := says.get(key), str)
+    )
+    inside = (
+        says.get(key) for key in ("text", "value", "content", "children", "data", "items", "root")
+    )
+    text = "".join(_to_html(value, depth - 1) for value in inside)
+    if _NODE_HEADING.search(kind):
+        return f"<h3>{text}</h3>"
+    if _NODE_ITEM.search(kind):
+        return f"<li>{text}</li>"
+    return text if kind in ("text", "span", "") else f"<div>{text}</div>"
 
 
 def _is_section_title(value: Any) -> bool:
