@@ -273,6 +273,8 @@ _LEAST_BODY = 200
 _PROSE_CHARS = 60
 _TITLE_CHARS = 200
 _SECTION_DEPTH = 6
+# Most states of a job have one of these.
+_SIGNS = ("itle", "name", "<p", "<li", "003cp", "003Cp", "&lt;")
 _MOST_FIELDS = 100
 
 _TITLE_KEYS = (
@@ -333,7 +335,7 @@ class _Candidate:
 
 def find_state_posting(page: PageText, identity: PageIdentity) -> Posting | None:
     """The posting of the page; None when its state has none, or several and none matches."""
-    roots = find_json(page, lambda text: "itle" in text or "name" in text or "<p" in text)
+    roots = find_json(page, lambda text: any(sign in text for sign in _SIGNS))
     found = [candidate for root in roots for candidate in _candidates(root, identity)]
     meant = [candidate for candidate in found if candidate.located or candidate.named]
     if not meant and len({candidate.posting.title for candidate in found}) > 1:
@@ -366,7 +368,8 @@ def _read_object(
     node: Mapping[str, Any], identity: PageIdentity, rows: Mapping[str, Any], known: set[str]
 ) -> Iterator[_Candidate]:
     """The job that the object is; when two are `known`, only one that matches the page's title."""
-    title = _read_title(node) if _hints_at_job(tuple(node)) else _named_title(node, identity)
+    known_title = _read_title(node) if _hints_at_job(tuple(node)) else ""
+    title = known_title or _named_title(node, identity)
     if not title or len(title) > _TITLE_CHARS:
         return
     title = read_line(title)
@@ -469,8 +472,8 @@ class _Fields:
     def _read_section(
         self, section: Mapping[str, Any], kind: Kind, depth: int
     ) -> Iterator[tuple[Kind, list[Block]]]:
-        named = (key for key in section if _normalise_key(key) in _SECTION_TITLES)
-        heading = next((key for key in named if _is_section_title(section[key])), None)
+        named = (key for key, value in section.items() if _is_section_title(key, value))
+        heading = next(named, None)
         title = read_blocks(str(section[heading]))[:1] if heading else []
         own = heading_kind(title[0].text) if title else Kind.UNKNOWN
         rest = {key: value for key, value in section.items() if key != heading}
@@ -515,8 +518,10 @@ def _to_html(node: Any, depth: int = _SECTION_DEPTH * 2) -> str:
     return text if kind in ("text", "span", "") else f"<div>{text}</div>"
 
 
-def _is_section_title(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= 100 and "<" not in value
+def _is_section_title(key: str, value: Any) -> bool:
+    if not isinstance(value, str) or not 0 < len(value) <= 100 or "<" in value:
+        return False
+    return _normalise_key(key) in _SECTION_TITLES or heading_kind(value) is not Kind.UNKNOWN
 
 
 def _lone_text(value: Any) -> str:

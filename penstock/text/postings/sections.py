@@ -54,7 +54,7 @@ def split_blocks(blocks: Sequence[Block], *, lists: bool = True) -> Split:
     Without `lists`, only what stands below a heading is a requirement.
     """
     sections = list(_sections(blocks))
-    kinds = _kinds(blocks, sections, lists)
+    kinds, headed = _kinds(blocks, sections, lists)
     told = [block for block, kind in zip(blocks, kinds, strict=True) if kind in _TOLD]
     if _size(told) < _LEAST_DESCRIPTION:
         # All that it tells stands below a heading on the company.
@@ -68,7 +68,7 @@ def split_blocks(blocks: Sequence[Block], *, lists: bool = True) -> Split:
         requirements=those(Kind.REQUIRED),
         text=those(*_TOLD, *_BESIDE, Kind.REQUIRED),
         kinds=frozenset(kinds),
-        headed=frozenset(kinds[section.start] for section in sections),
+        headed=frozenset(headed),
     )
 
 
@@ -115,8 +115,10 @@ def _size(blocks: Sequence[Block]) -> int:
     return sum(measure(block.text) for block in blocks)
 
 
-def _kinds(blocks: Sequence[Block], sections: Sequence[_Section], lists: bool) -> list[Kind]:
-    """What each block is about."""
+def _kinds(
+    blocks: Sequence[Block], sections: Sequence[_Section], lists: bool
+) -> tuple[list[Kind], list[Kind]]:
+    """What each block is about, and each section."""
     kinds = [block.kind for block in blocks]
     named = any(section.kind is Kind.REQUIRED for section in sections) or Kind.REQUIRED in kinds
     above: list[_Section] = []
@@ -138,7 +140,7 @@ def _kinds(blocks: Sequence[Block], sections: Sequence[_Section], lists: bool) -
             kinds[place] = Kind.REQUIRED
     for place in _closing_places(blocks):
         kinds[place] = Kind.LEGAL
-    return kinds
+    return kinds, seen
 
 
 def _kind_by_order(
