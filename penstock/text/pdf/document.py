@@ -8,6 +8,7 @@ from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta, timezone
 from io import BytesIO
 from itertools import accumulate, pairwise
+from statistics import median
 from typing import TYPE_CHECKING
 
 from penstock.documents import ExtractedText, RawDocument
@@ -69,6 +70,8 @@ def _value(document: "PdfDocument", key: str) -> str | None:
 _KEPT_SHARE = 0.9
 _DOUBLED_SHARE = 1.15
 _SPLIT_SHARE = 1.5
+# The narrowest letters are a fifth as wide as the type is high.
+_OVER_SHARE = 0.15
 _UNKNOWN_GLYPH = re.compile(r"\(cid:\d+\)")
 
 
@@ -76,8 +79,9 @@ def read_layout(page: "Page", fast: FastPage) -> str | None:
     """The page's text by its layout if it is better than the fast one, else None."""
     printed = sum(not char["text"].isspace() for char in page.chars)
     # Bold made by printing twice: pdfium leaves out the second print, pdfplumber does not.
-    if printed > _DOUBLED_SHARE * len("".join(fast.text.split())) and not fast.poor:
-        page = page.dedupe_chars()
+    if printed > _DOUBLED_SHARE * len("".join(fast.text.split())):
+        size = median(char["size"] for char in page.chars)
+        page = page.dedupe_chars(tolerance=_OVER_SHARE * size)
     owned: list[Owned] = find_tables(page) if fast.grid else [(char, None) for char in page.chars]
     if not (fast.disordered or fast.poor or any(table for _, table in owned)):
         return None
@@ -176,7 +180,7 @@ def _lay_out_batch(
 
         # It warns of every irregularity on every page.
         logging.getLogger("pdfminer").setLevel(logging.ERROR)
-        part = _cut_part(document, [number for number, _ in batch])
+        part = _cut_part(document, batch)
         with pdfplumber.open(part) as pdf:
             for page, (number, fast) in zip(pdf.pages, batch, strict=True):
                 with suppress(Exception), closing(page):
@@ -186,8 +190,8 @@ def _lay_out_batch(
     return texts
 
 
-def _cut_part(document: "PdfDocument", numbers: list[int]) -> BytesIO:
-    """These pages as a small PDF, repaired and decrypted by pdfium.
+def _cut_part(document: "PdfDocument", batch: Sequence[tuple[int, FastPage]]) -> BytesIO:
+    """These pages as a small PDF, repaired and decrypted by pdfium, and with their text upright.
 
     pdfplumber reads all pages of a file before it returns one, and keeps what it has parsed.
     """
@@ -195,7 +199,10 @@ def _cut_part(document: "PdfDocument", numbers: list[int]) -> BytesIO:
 
     stream = BytesIO()
     with closing(pypdfium2.PdfDocument.new()) as part:
-        part.import_pages(document, numbers)
+        part.import_pages(document, [number for number, _ in batch])
+        for place, (_, fast) in enumerate(batch):
+            if fast.turned is not None:
+                pypdfium2.raw.FPDFPage_SetRotation(part[place], fast.turned)
         part.save(stream)
     stream.seek(0)
     return stream

@@ -1,14 +1,19 @@
 """When a page gets a closer look, when its fast text stays, and where the looking ends."""
 
 import random
+from contextlib import closing
+from io import BytesIO
 
+import pypdfium2  # type: ignore[import-untyped]
 import pytest
 from pdfplumber.page import Page
 
+from penstock.text.extract import extract_text
 from penstock.text.pdf import document as document_module
 from penstock.text.pdf import pages
 from penstock.text.pdf.document import read_layout
 from penstock.text.pdf.pages import PAGE_WEIGHT, FastPage, _reads_right_to_left, read_pages
+from tests.unit.text.factories import make_raw
 from tests.unit.text.pdf_factories import (
     draw_mesh,
     make_columns,
@@ -129,6 +134,40 @@ def test_bold_made_by_printing_twice_is_read_once() -> None:
         for shift in (0, 0.1):
             pdf.text(22 + 40 * (place % 2) + shift, 70 + 40 * (place // 2), f"cell {place}")
     assert read(pdf).text == "cell 0 | cell 1\ncell 2 | cell 3"
+
+
+@pytest.mark.parametrize("shift", [0.1, 0.35, 0.5])
+def test_letters_printed_twice_for_bold_are_read_once(shift: float) -> None:
+    pdf = make_drawing()
+    for line in range(4):
+        left = 20.0
+        for letter in "Hello little penstock of the mill":
+            pdf.text(left, 20 + 8 * line, letter)
+            pdf.text(left + shift, 20 + 8 * line, letter)
+            left += pdf.get_string_width(letter)
+    assert read(pdf).text.split("\n") == 4 * ["Hello little penstock of the mill"]
+
+
+@pytest.mark.parametrize("table", [False, True])
+@pytest.mark.parametrize("turn", [0, 90, 180, 270])
+@pytest.mark.parametrize("rotation", [0, 90, 180, 270])
+def test_a_page_is_read_in_the_direction_of_its_text(turn: int, rotation: int, table: bool) -> None:
+    pdf = make_drawing()
+    with pdf.rotation(turn, x=105, y=148):
+        if table:
+            draw_mesh(pdf, 2, 2, step=40)
+        for place in range(4):
+            pdf.text(22 + 40 * (place % 2), 70 + 40 * (place // 2), f"cell {place}")
+        for line in range(10):
+            pdf.text(20, 150 + 8 * line, f"line {line} of the page")
+    stream = BytesIO()
+    with closing(pypdfium2.PdfDocument(bytes(pdf.output()))) as document:
+        document[0].set_rotation(rotation)
+        document.save(stream)
+    words = extract_text(make_raw(stream.getvalue(), "mills.pdf")).text.replace("|", " ").split()
+    cells = [word for place in range(4) for word in ("cell", str(place))]
+    lines = [word for line in range(10) for word in f"line {line} of the page".split()]
+    assert words == cells + lines
 
 
 def test_text_from_right_to_left_stays_with_pdfium() -> None:
