@@ -2,7 +2,8 @@
 
 import html
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
@@ -163,6 +164,8 @@ _FRAME = frozenset({"nav", "footer"})
 _FRAME_ROLES = frozenset({"navigation", "banner", "contentinfo"})
 # A private-use character: unlike a line end, it cannot be part of the page's own white space.
 _BREAK = "\ue000"
+_LINK, _LINK_END = "\ue001", "\ue002"
+_LINKED = re.compile(f"{_LINK}([^{_LINK_END}]*){_LINK_END}?")
 # From `<li><p>…`, where the paragraph starts a line of its own.
 _LONE_BULLETS = re.compile(r"^(-\n)+", re.MULTILINE)
 
@@ -182,10 +185,12 @@ def visible_lines(body: Any) -> str:
 class _Lines:
     """Collects the lines of a page."""
 
-    def __init__(self, body: Any, *, framed: bool, shown: bool = True) -> None:
+    def __init__(self, body: Any, *, framed: bool, shown: bool = True, dense: bool = False) -> None:
         self._body = body
         self._framed = framed
         self._shown = shown
+        self._dense = dense
+        """Only the run of lines with the most text is wanted, and links are marked to find it."""
         self._pieces: list[str] = []
         self._row: Any = None
         """The row being read, when it is one line of a table."""
@@ -204,6 +209,8 @@ class _Lines:
             else:
                 self._enter(element)
         lines = (" ".join(piece.split()) for piece in "".join(self._pieces).split(_BREAK))
+        if self._dense:
+            lines = iter(_find_densest(list(filter(None, lines))))
         return _LONE_BULLETS.sub("- ", "\n".join(filter(None, lines))).removesuffix("\n-")
 
     def _is_skipped(self, element: Any) -> bool:
@@ -233,6 +240,8 @@ class _Lines:
             self._pieces.append(_BREAK)
         if tag == "li":
             self._pieces.append("- ")
+        if tag == "a" and self._dense:
+            self._pieces.append(_LINK)
         if tag == "pre" and self._verbatim is None:
             self._verbatim = element
         self._write(element.text)
@@ -247,12 +256,50 @@ class _Lines:
         elif element.tag == "span" and not element.tail:
             # Styles separate such neighbours where the source does not.
             self._pieces.append(" " if element.getnext() is not None else "")
+        if element.tag == "a" and self._dense:
+            self._pieces.append(_LINK_END)
         if element is not self._body:
             self._write(element.tail)
 
     def _write(self, text: str | None) -> None:
         if text:
             self._pieces.append(text.replace("\n", _BREAK) if self._verbatim is not None else text)
+
+
+# A line of a menu, and one as short as a label, take from a run of text what they could say.
+LABEL_BYTES = 40
+
+
+def find_densest_run(weights: Iterable[int]) -> tuple[int, int]:
+    """Where the run with the greatest sum begins and ends."""
+    best = total = start = 0
+    found = (0, 0)
+    for place, weight in enumerate(weights):
+        if total <= 0:
+            total, start = 0, place
+        total += weight
+        if total > best:
+            best, found = total, (start, place + 1)
+    return found
+
+
+def weigh_line(text: str, *, linked: bool) -> int:
+    """What a line adds to a run of text, in bytes: an ideograph says as much as three letters."""
+    size = len(text.encode("utf-8", "ignore"))
+    if linked:
+        return -LABEL_BYTES - size // 2
+    return (
+        size if size >= LABEL_BYTES or text.endswith((".", "!", "?", "。")) else size - LABEL_BYTES
+    )
+
+
+def _find_densest(lines: list[str]) -> list[str]:
+    """The run of lines with the most text outside links."""
+    plain = [_LINKED.sub(r"\1", line).replace(_LINK_END, "") for line in lines]
+    linked = [2 * sum(map(len, _LINKED.findall(line))) > len(line) for line in lines]
+    weights = (weigh_line(p, linked=link) for p, link in zip(plain, linked, strict=True))
+    start, end = find_densest_run(weights)
+    return [plain[place] for place in range(start, end) if not linked[place]]
 
 
 # With more elements trafilatura takes seconds, and is not made for such pages.
@@ -262,6 +309,11 @@ LITTLE_TEXT = 200
 # So may one whose main content has only this share of the words outside links, unless it is long.
 ENOUGH_TEXT = 3_000
 LITTLE_SHARE = 0.2
+# The share of the densest run of lines, which is taken where nothing else stands out.
+DENSE_SHARE = 0.5
+# Prose that the main content may lack before it is looked for in another way.
+PROSE_CHARS = 80
+PROSE_TIMES = 1.5
 # A list of this many links, with hardly any other words, is a menu.
 MENU_LINKS = 5
 MENU_SHARE = 0.9
@@ -278,7 +330,10 @@ def main_content(body: Any) -> str:
     for hidden in find_hidden(content):
         hidden.drop_tree()
     _prune(content)
+    prose = sum(len(text) for text in content.itertext() if len(text) >= PROSE_CHARS)
     text = _extract(content)
+    if PROSE_TIMES * len(text) < prose:
+        text = _read_alike(body, text)
     if len(text) >= ENOUGH_TEXT:
         return text
     # Whether the page marks its main part, or declares to be an article.
@@ -286,7 +341,32 @@ def main_content(body: Any) -> str:
         str.lower, _meta_values(body.getroottree(), "og:type")
     )
     words = _length_without_links(content) if article else len(visible_lines(body))
-    return text if len(text) >= max(LITTLE_TEXT, LITTLE_SHARE * words) else ""
+    if len(text) >= max(LITTLE_TEXT, LITTLE_SHARE * words):
+        return text
+    dense = _Lines(body, framed=True, dense=True).read()
+    plain, shown = _length_without_links(content), len(visible_lines(body))
+    return (
+        dense if len(dense) >= max(LITTLE_TEXT, DENSE_SHARE * plain, LITTLE_SHARE * shown) else ""
+    )
+
+
+def _read_alike(body: Any, first: str) -> str:
+    """The text of all containers marked up like that of the first text, if they add much to it."""
+    paragraphs = [p for p in body.iter("p") if len(p.text or "") >= PROSE_CHARS]
+    parents = Counter(p.getparent() for p in paragraphs if " ".join(p.text.split()) in first)
+    if not parents:
+        return first
+    main = max(parents, key=lambda parent: parents[parent])
+    marked = (main.get("class"), len(list(main.iterancestors())))
+    alike = dict.fromkeys(p.getparent() for p in paragraphs)
+    pieces = [
+        _Lines(container, framed=True).read()
+        for container in alike
+        if container.tag == main.tag
+        and (container.get("class"), len(list(container.iterancestors()))) == marked
+    ]
+    text = "\n".join(pieces)
+    return text if len(pieces) > 1 and len(text) > PROSE_TIMES * len(first) else first
 
 
 def _prune(content: Any) -> None:

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from itertools import accumulate, takewhile
+from itertools import takewhile
 from typing import Any
 
 from penstock.text.charsets import clean_line
-from penstock.text.html import PageText, is_hidden
+from penstock.text.html import PageText, find_densest_run, is_hidden, weigh_line
 from penstock.text.postings.blocks import Block, read_tree
 from penstock.text.postings.fields import PageIdentity, Posting
 from penstock.text.postings.headings import APPLY, Kind, heading_kind
@@ -24,8 +24,6 @@ _ASIDE_ROLES = frozenset(
 _NOT_PROSE = frozenset({"a", "script", "style"})
 _FACT_CHARS = 100
 _LEAST_BODY = 200
-# What a line of a menu, or a short line that is neither item nor heading, takes from a region.
-_LINK_COST = 40
 _SHORT_CHARS = 40
 _PLACE_TERM = re.compile(
     r"(job )?locations?\b|where\b|place\b|(stand|arbeits)?ort\b|lieu\b|ubicac|plaats|luogo", re.I
@@ -130,28 +128,16 @@ def _heads_other_jobs(block: Block) -> bool:
 
 
 def _densest(blocks: Sequence[Block]) -> list[Block]:
-    """The run of blocks with the most text that is neither links nor short lines.
-
-    This is the maximum sum of a sequence: what lies between two texts costs what it weighs.
-    """
-    sums = [0, *accumulate(map(_weigh, blocks))]
-    best = (0, 0, 0)
-    lowest = 0
-    for end in range(1, len(sums)):
-        if sums[end - 1] < sums[lowest]:
-            lowest = end - 1
-        best = max(best, (sums[end] - sums[lowest], lowest, end), key=lambda run: run[0])
-    return [block for block in blocks[best[1] : best[2]] if block.item or not block.linked]
+    """The run of blocks with the most text that is neither links nor labels."""
+    start, end = find_densest_run(map(_weigh, blocks))
+    return [block for block in blocks[start:end] if block.item or not block.linked]
 
 
 def _weigh(block: Block) -> int:
-    size = measure(block.text)
+    weight = weigh_line(block.text, linked=block.linked)
     if block.linked:
-        return -_LINK_COST - size // 2
-    if size >= _SHORT_CHARS or block.item:
-        return size
-    sentence = block.text.endswith((".", "!", "?", "。"))
-    return 1 if sentence or (block.rank and is_heading(block)) else size - _SHORT_CHARS
+        return weight
+    return measure(block.text) if block.item else max(weight, 1 if block.rank else weight)
 
 
 def _is_job(

@@ -166,3 +166,49 @@ def test_the_best_title_there_is_wins(head: str, title: str) -> None:
 
 def test_a_page_without_any_title_has_none() -> None:
     assert page_title(read_page(make_raw("<p>words</p>"))) is None
+
+
+def make_paragraphs(first: int, last: int) -> str:
+    return "".join(f"<p>Number {n}. {PARAGRAPH}</p>" for n in range(first, last))
+
+
+LINKS = "".join(f"<div><a href='/{n}'>Menu entry {n}</a></div>" for n in range(40))
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        "<article class='body'>{}</article>",
+        "<div class='entry-content'>{}</div>",
+        "<section class='post-body'>{}</section>",
+    ],
+)
+def test_a_body_in_several_containers_is_read_whole(container: str) -> None:
+    parts = container.format(make_paragraphs(0, 4)) + container.format(make_paragraphs(4, 14))
+    page = make_page(f"<div>{LINKS}</div><div>{parts}</div>")
+    text = extract_page(read_page(make_raw(page))).text
+    assert [f"Number {n}." in text for n in range(14)] == [True] * 14
+    assert "Menu entry" not in text
+
+
+def test_comments_below_a_body_are_not_read_as_a_part_of_it() -> None:
+    comments = f"<div class='comment'>{make_paragraphs(4, 20)}</div>"
+    body = f"<article class='body'>{make_paragraphs(0, 4)}</article>{comments}"
+    text = extract_page(read_page(make_raw(make_page(body)))).text
+    assert "Number 3." in text
+    assert "Number 4." not in text
+
+
+@pytest.mark.parametrize("name", ["comment-list", "sidebar share", "footer-x"])
+def test_text_that_is_marked_as_something_else_is_read_without_the_menus(name: str) -> None:
+    page = make_page(f"<div>{LINKS}</div><div class='{name}'>{make_paragraphs(0, 5)}</div>{LINKS}")
+    text = extract_page(read_page(make_raw(page))).text
+    assert [f"Number {n}." in text for n in range(5)] == [True] * 5
+    assert "Menu entry" not in text
+
+
+def test_a_page_of_links_is_read_with_its_links() -> None:
+    text = extract_page(
+        read_page(make_raw(make_page(f"<p>{PARAGRAPH}</p>{LINKS}{LINKS}{LINKS}")))
+    ).text
+    assert "Menu entry 39" in text
