@@ -144,7 +144,7 @@ class _Reader:
         self._open: list[tuple[Any, int, bool]] = []
         """Elements, each with its number and whether it is an item of a list."""
         self._opened = 0
-        self._bold = 0
+        self._bold = self._verbatim = 0
         self._links = 0
         self._plain_chars = 0
         self._unlinked_chars = 0
@@ -159,6 +159,7 @@ class _Reader:
             self._open.append((element, self._opened, is_item))
         self._bold += _is_bold(element)
         self._links += element.tag == "a"
+        self._verbatim += element.tag == "pre"
         self._add(element.text)
 
     def close(self, element: Any) -> None:
@@ -170,6 +171,7 @@ class _Reader:
                 self._open.pop()
             self._bold -= _is_bold(element)
             self._links -= element.tag == "a"
+            self._verbatim -= element.tag == "pre"
         self._add(element.tail)
 
     def flush(self) -> None:
@@ -184,6 +186,12 @@ class _Reader:
         self._plain_chars = self._unlinked_chars = 0
 
     def _add(self, text: str | None) -> None:
+        for place, line in enumerate((text or "").split("\n") if self._verbatim else [text]):
+            if place:
+                self.flush()
+            self._add_line(line)
+
+    def _add_line(self, text: str | None) -> None:
         if text:
             self._pieces.append(text)
             letters = sum(map(str.isalnum, text))

@@ -91,7 +91,7 @@ _EXPECTED = (
     r"|background|expertise|qualities|strengths|toolkit)|(ideal|successful|right) candidate",
     r"(skills|experience|education|knowledge|competenc\w+|background|person specification)\W*$",
     r"(skills|education|experience|knowledge)( and|,| &| ?/) ?(skills|exper|educat|knowl|abil)",
-    r"(das|was) (bringst|bringen) |was (du|sie) mitbring|mitbring(st|en)|wen wir suchen|wir erwarten",
+    r"(das|was) .{0,20}(bringst|bringen)|was (du|sie) mitbring|mitbring(st|en)|wen wir suchen|wir erwarten",
     r"das (bist|zeichnet)|(du|sie) (hast|bist|haben|verfüg)|wir suchen|(deine|ihre) (kenntnisse|skills)",
     r"erfahrung und kenntnisse|(vous|tu) (êtes|avez|es|as|possédez)\b|(ce )?(que|qui) nous (re)?cherchons",
     r"vos (atouts|compét)|formation|(lo )?que (buscamos|necesit|esperamos|pedimos)|qué buscamos",

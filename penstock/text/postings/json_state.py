@@ -133,7 +133,9 @@ _ARGUMENTS = re.compile(r"\s*;?\s*\}\s*\)?\s*\(")
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _CONTROL = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _COMMENTED = re.compile(r"<code[^>]*>\s*<!--(\s*[{\[].{200,}?)-->", re.DOTALL)
-_ATTRIBUTES = f"//@*[string-length() > {_LEAST_CHARS} and starts-with(name(), 'data-')]"
+_ATTRIBUTES = f"//@*[string-length() > {_LEAST_CHARS}]"
+# Angular's own escapes.
+_ENTITIES = {"&q;": '"', "&s;": "'", "&l;": "<", "&g;": ">", "&a;": "&"}
 
 
 def find_json(page: PageText, wanted: Callable[[str], bool]) -> Iterator[Any]:
@@ -158,8 +160,7 @@ def _tagged(page: PageText) -> Iterator[str]:
     if "<code" in page.source:
         yield from (code.text or "" for code in page.tree.xpath("//code"))
         yield from _COMMENTED.findall(page.source)
-    if '="{&quot;' in page.source or "='{\"" in page.source or '="[{' in page.source:
-        yield from map(str, page.tree.xpath(_ATTRIBUTES))
+    yield from (value for value in map(str, page.tree.xpath(_ATTRIBUTES)) if value[0] in "{[")
 
 
 def load_json(text: str) -> Iterator[Any]:
@@ -167,6 +168,9 @@ def load_json(text: str) -> Iterator[Any]:
     bare = text.strip()
     if bare.startswith(("%7B", "%5B", "%7b", "%5b")):
         bare = unquote(bare)
+    elif bare[1:4] == "&q;":
+        for entity, char in _ENTITIES.items():
+            bare = bare.replace(entity, char)
     elif bare.startswith(("{\\u0022", "{\\x22", '{\\"')):
         bare = _unescape(bare)
     if bare[:1] in ("{", "["):

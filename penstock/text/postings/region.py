@@ -1,16 +1,16 @@
 """The job posting in the text of a page: the densest region below the title."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
 from penstock.text.charsets import clean_line
-from penstock.text.html import PageText, find_densest_run, is_hidden, weigh_line
+from penstock.text.html import PageText, find_densest_run, is_hidden, parse_tree, weigh_line
 from penstock.text.postings.blocks import Block, read_tree
 from penstock.text.postings.fields import PageIdentity, Posting
 from penstock.text.postings.headings import APPLY, Kind, heading_kind
-from penstock.text.postings.sections import is_heading, measure, skip_facts, split_blocks
+from penstock.text.postings.sections import measure, skip_facts, split_blocks
 
 _ASIDE = re.compile(
     r"cookie|consent|(^|[-_ ])(related|similar|recommended|share|social|breadcrumbs?|sidebar"
@@ -33,6 +33,9 @@ _LOCATION_PLACE = (
     " or contains(@class, 'location') or contains(@data-qa, 'location')"
     " or contains(@data-automation-id, 'location')])[position() <= 5]"
 )
+_KEPT_PAGES = (
+    ".//iframe/@srcdoc | .//script[contains(@type, 'template') or contains(@type, 'html')]/text()"
+)
 _EMPLOYMENT = re.compile(
     r"\b(full|part)[- ]time\b|\bvollzeit\b|\bteilzeit\b|\((m|w|f|h)/|\bvolltid\b|tempo (integral|pieno|pleno)|\bcdi\b|\bjornada\b|\bheltid\b",
     re.IGNORECASE,
@@ -45,8 +48,7 @@ def find_page_posting(page: PageText, identity: PageIdentity) -> Posting | None:
     marked = page.tree.xpath("//*[contains(@itemtype, 'schema.org/JobPosting')]")
     scope = marked[0] if len(marked) == 1 else None
     region = page.tree if scope is None else scope
-    for shown in (True, False):
-        blocks = _read_region(region, shown=shown)
+    for blocks in _readings(region):
         title = _microdata_text(scope, "title") or _shown_title(blocks, identity)
         body = _densest(_below_title(blocks, title))
         if not title or sum(measure(block.text) for block in body) < _LEAST_BODY:
@@ -61,6 +63,14 @@ def find_page_posting(page: PageText, identity: PageIdentity) -> Posting | None:
                 date_posted=_microdata_text(scope, "datePosted"),
             )
     return None
+
+
+def _readings(region: Any) -> Iterator[list[Block]]:
+    """What is shown, what scripts reveal, and the pages kept inside this one."""
+    yield _read_region(region, shown=True)
+    yield _read_region(region, shown=False)
+    for kept in region.xpath(_KEPT_PAGES):
+        yield _read_region(parse_tree(str(kept)), shown=False)
 
 
 def _read_region(region: Any, *, shown: bool) -> list[Block]:
@@ -153,7 +163,7 @@ def _is_job(
         (2, Kind.REQUIRED in split.headed),
         (1, bool(split.requirements)),
         (1, Kind.ROLE in split.headed),
-        (1, Kind.OFFER in split.headed),
+        (2, Kind.OFFER in split.headed),
         (1, Kind.COMPANY in split.headed),
         (1, Kind.APPLY in split.headed),
         (1, Kind.LEGAL in split.kinds),

@@ -54,6 +54,7 @@ def split_blocks(blocks: Sequence[Block], *, lists: bool = True) -> Split:
     Without `lists`, only what stands below a heading is a requirement.
     """
     sections = list(_sections(blocks))
+    known = any(section.kind is not Kind.UNKNOWN for section in sections)
     kinds, headed = _kinds(blocks, sections, lists)
     told = [block for block, kind in zip(blocks, kinds, strict=True) if kind in _TOLD]
     if _size(told) < _LEAST_DESCRIPTION:
@@ -68,7 +69,7 @@ def split_blocks(blocks: Sequence[Block], *, lists: bool = True) -> Split:
         requirements=those(Kind.REQUIRED),
         text=those(*_TOLD, *_BESIDE, Kind.REQUIRED),
         kinds=frozenset(kinds),
-        headed=frozenset(headed),
+        headed=frozenset(headed) if known else frozenset(),
     )
 
 
@@ -123,6 +124,8 @@ def _kinds(
     named = any(section.kind is Kind.REQUIRED for section in sections) or Kind.REQUIRED in kinds
     above: list[_Section] = []
     seen: list[Kind] = []
+    if all(section.kind is Kind.UNKNOWN for section in sections):
+        sections = _by_order(sections, blocks)
     for section in sections:
         kind = _kind_of(section, blocks, above, named)
         if kind is Kind.UNKNOWN:
@@ -141,6 +144,13 @@ def _kinds(
     for place in _closing_places(blocks):
         kinds[place] = Kind.LEGAL
     return kinds, seen
+
+
+def _by_order(sections: Sequence[_Section], blocks: Sequence[Block]) -> list[_Section]:
+    """Sections in a language that is not known here: tasks come first, what is offered last."""
+    listed = [s for s in sections if sum(b.item for b in blocks[s.start : s.end]) > 1]
+    order = dict(zip(listed, (Kind.ROLE, Kind.REQUIRED, Kind.OFFER), strict=False))
+    return [replace(s, kind=order.get(s, s.kind)) if len(order) > 1 else s for s in sections]
 
 
 def _kind_by_order(
