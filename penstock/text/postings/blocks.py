@@ -32,7 +32,7 @@ _GROUPS = frozenset(
     )
 )
 # Code holds data for scripts, labels are parts of forms.
-_TEMPLATES = ("template", "noscript")
+TEMPLATES = ("template", "noscript")
 _SKIPPED = SKIPPED | {"code", "input", "label"}
 
 
@@ -224,7 +224,7 @@ def _is_skipped(element: Any, templates: bool) -> bool:
     """A button is skipped, except in a heading: that of a section that folds out."""
     if element.tag == "button":
         return element.getparent().tag not in HEADINGS
-    if element.tag in _TEMPLATES:
+    if element.tag in TEMPLATES:
         return not templates
     return element.tag in _SKIPPED
 

@@ -25,7 +25,7 @@ from penstock.text.postings.fields import (
     read_salary,
     read_value,
 )
-from penstock.text.postings.headings import MONEY_RANGE, PAY, Kind
+from penstock.text.postings.headings import MONEY_RANGE, PAY, Kind, hints_at_job
 from penstock.text.postings.json_state import find_state_posting
 from penstock.text.postings.region import find_page_posting
 from penstock.text.postings.sections import Split, split_blocks
@@ -100,23 +100,6 @@ def _read_posting(node: Mapping[str, Any]) -> Posting:
 
 _FACTS = ("company", "location", "employment_type", "salary", "date_posted", "valid_through")
 _SHOWN_FACTS = ("company", "location", "employment_type", "salary")
-# Words for what is asked, in one language or another: a page of a job has one of them, and few
-# others do. Every page is searched for them.
-_HINTS = (
-    *("jobposting", "esponsibilit", "ualifi", "equirement", "you will", "you’ll", "you'll"),
-    *("anforderung", "aufgaben", "profil", "missions", "compétences", "requisit", "funciones"),
-    *(
-        "mansioni",
-        "wymaga",
-        "obowiąz",
-        "arbetsuppgift",
-        "kvalifika",
-        "functie",
-        "vaatimu",
-        "vacanc",
-    ),
-    *("仕事", "応募", "岗位", "职位", "자격", "обязанност", "требован"),
-)
 # From how much more text on a later source is taken, if it holds this share of the first one's.
 _FULLER = 1.5
 _HELD_SHARE = 0.7
@@ -145,9 +128,8 @@ class _Found:
 def extract_posting(page: PageText, name: str = "") -> ExtractedText | None:
     """The posting as fields and ordered text; None when the page is not about one job."""
     identity = identify_page(page, name)
-    if not identity.is_hiring:
-        lowered = page.source.casefold()
-        if not any(hint in lowered for hint in _HINTS):
+    if not identity.is_hiring and SCHEMA_TYPE not in page.source:
+        if not hints_at_job(page.source, page.tree.get("lang")):
             return None
     found = _find(page, identity)
     return _describe(found, identity) if found else None

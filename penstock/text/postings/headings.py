@@ -50,7 +50,7 @@ _ROLE = (
     r"(^in|about) th(is|e) (role|job|position|opportunity|work)|^the (role|job|position|opportunity)",
     r"(the|your) team\b|das team|dein team|l'équipe|el equipo|^(your|main|key) (role|mission|impact|tasks|day)|day.(to|by).day|^(job|role|position)\b.{0,3}"
     r"(description|summary|overview|purpose)|day in the life|you.{0,5}(will|.ll)\W*$|the role involves",
-    r"\w*aufgaben|(dich|sie|dir) erwarte|tätigkeit|\w*stellenbeschreibung|ihre rolle|deine rolle",
+    r"\w*aufgaben|(dich|sie|dir) erwarte|erwartet (dich|sie)|tätigkeit|\w*stellenbeschreibung|ihre rolle|deine rolle",
     r"(vos |tes |les )?missions?\b|responsab|(le|du|votre) (poste|rôle|quotidien)|description du poste",
     r"(tus )?funciones|tareas|(tu|el) (rol|puesto|trabajo)|descripción del|o que (vais|vai|você) fa",
     r"as tuas|atividades|função|mansioni|attività|(di )?cosa (ti )?(occuper|farai)|il ruolo|compiti",
@@ -175,7 +175,7 @@ CLOSING = re.compile(
     r"|gelijke kansen|likabehandling|funktions|niezależnie od|niepełnospr|rodo\b|datenschutz|性別|障が?い"
     r"|\bapply (?:by|before|through|via|with|at|to)\b|send .{0,30}(?:cv|r[ée]sum[ée]|application|letter)"
     r"|bewerbung|candidature|postule[rz]|sollicit|ansökan|søknad|aplikac|curr[ií]cul|応募"
-    r"|further information|weitere informationen|@\w+[\w.-]*\.\w+",
+    r"|©|copyright|all rights reserved|\bcookies\b|further information|weitere informationen|@\w+[\w.-]*\.\w+",
     re.IGNORECASE,
 )
 # Statements on pay; where they stand among other paragraphs, they are left there.
@@ -192,3 +192,33 @@ APPLY = re.compile(
     r"|ansök|søk (på|stilling)|aplikuj|hae (paikkaa|nyt)|応募|エントリー|申请|投递|지원하기|откликнуться)",
     re.IGNORECASE,
 )
+# Words of jobs that few other pages have. Every page is searched for those of its language; without
+# its first letter, a word is found in capitals, too.
+_HINTS = {
+    "en": "equirement ualification esponsibilit hat_you’ll hat_you'll hat_you\\u2019ll n_this_role"
+    " ull-time ull_time EQUIREMENT UALIFICATION",
+    "de": "as_erwartet nforderung ufgaben ein_Profil hr_Profil ewerbung",
+    "fr": "ompétences otre_profil rofil_recherché xigences os_missions",
+    "es": "equisitos unciones frecemos erfil",
+    "pt": "equisitos erfil ualifica tividades",
+    "it": "equisiti ansioni sperienza andidat",
+    "nl": "acature erkzaamheden unctie-eisen ollicit",
+    "sv": "rbetsuppgift valifika nsök",
+    "no": "valifika rbeidsoppgaver øknad",
+    "da": "valifika rbejdsopgaver nsøg",
+    "pl": "ymagani bowiązk ferujemy",
+    "fi": "ehtävä okemus",
+    "cs": "ožaduj ápln_práce abízíme",
+    "ru": "ребовани бязанност",
+    "ja": "仕事内容 業務内容 応募 必須",
+    "zh": "职责 任职 要求 職位",
+    "ko": "자격 업무 지원",
+}
+
+
+def hints_at_job(text: str, language: str | None = None) -> bool:
+    """Whether words of jobs occur, in English or the language, or any if that is not known."""
+    known = (language or "")[:2].lower()
+    lines = [_HINTS["en"], _HINTS[known]] if known in _HINTS else _HINTS.values()
+    words = dict.fromkeys(word.replace("_", " ") for line in lines for word in line.split())
+    return any(word in text for word in words)

@@ -22,7 +22,7 @@ from penstock.text.postings.fields import (
     read_places,
     read_salary,
 )
-from penstock.text.postings.headings import Kind, heading_kind
+from penstock.text.postings.headings import Kind, heading_kind, hints_at_job
 from penstock.text.postings.sections import split_blocks
 
 _CALL = "self.__next_f.push("
@@ -339,13 +339,18 @@ class _Candidate:
 
 def find_state_posting(page: PageText, identity: PageIdentity) -> Posting | None:
     """The posting of the page; None when its state has none, or several and none matches."""
-    roots = find_json(page, lambda text: any(sign in text for sign in _SIGNS))
+    roots = find_json(page, lambda text: _is_wanted(text, page, identity))
     found = [candidate for root in roots for candidate in _candidates(root, identity)]
     meant = [candidate for candidate in found if candidate.located or candidate.named]
     if not meant and len({candidate.posting.title for candidate in found}) > 1:
         return None
     best = max(meant or found, key=lambda candidate: candidate.weight, default=None)
     return best.posting if best else None
+
+
+def _is_wanted(text: str, page: PageText, identity: PageIdentity) -> bool:
+    signs = any(sign in text for sign in _SIGNS)
+    return signs and (identity.is_hiring or hints_at_job(text, page.tree.get("lang")))
 
 
 def _candidates(root: Any, identity: PageIdentity) -> Iterator[_Candidate]:

@@ -7,14 +7,14 @@ from typing import Any
 
 from penstock.text.charsets import clean_line
 from penstock.text.html import PageText, find_densest_run, is_hidden, parse_tree, weigh_line
-from penstock.text.postings.blocks import Block, read_tree
+from penstock.text.postings.blocks import TEMPLATES, Block, read_tree
 from penstock.text.postings.fields import PageIdentity, Posting
 from penstock.text.postings.headings import APPLY, Kind, heading_kind
 from penstock.text.postings.sections import measure, skip_facts, split_blocks
 
 _ASIDE = re.compile(
     r"cookie|consent|(^|[-_ ])(related|similar|recommended|share|social|breadcrumbs?|sidebar"
-    r"|newsletter|subscribe|modal|navbar|menu|skip|job-?alerts?|footer)($|[-_ ])",
+    r"|newsletter|subscribe|modal|navbar|menu|skip|job-?alerts?|foot(er)?)($|[-_ ])",
     re.IGNORECASE,
 )
 _ASIDE_TAGS = frozenset({"nav", "footer", "aside", "form", "dialog", "header"})
@@ -67,21 +67,14 @@ def find_page_posting(page: PageText, identity: PageIdentity) -> Posting | None:
 
 def _readings(region: Any) -> Iterator[list[Block]]:
     """What is shown, what scripts reveal, and the pages kept inside this one."""
-    yield _read_region(region, shown=True)
-    yield _read_region(region, shown=False)
+    sizes, labels = _prose_sizes(region), _find_labels(region)
+    asides = {e for e, size in sizes.items() if 2 * size < sizes[region] and _is_aside(e)}
+    hidden = {e for e in sizes if is_hidden(e) or e.tag in TEMPLATES}
+    yield read_tree(region, frozenset(asides | hidden), labels=labels)
+    if any(sizes[element] >= _LEAST_BODY for element in hidden):
+        yield read_tree(region, frozenset(asides), templates=True, labels=labels)
     for kept in region.xpath(_KEPT_PAGES):
-        yield _read_region(parse_tree(str(kept)), shown=False)
-
-
-def _read_region(region: Any, *, shown: bool) -> list[Block]:
-    """Its blocks without navigation, and unless `shown` with what is hidden."""
-    sizes = _prose_sizes(region)
-    skipped = frozenset(
-        element
-        for element, size in sizes.items()
-        if (shown and is_hidden(element)) or (2 * size < sizes[region] and _is_aside(element))
-    )
-    return read_tree(region, skipped, templates=not shown, labels=_find_labels(region))
+        yield read_tree(parse_tree(str(kept)), frozenset(), templates=True)
 
 
 def _find_labels(region: Any) -> dict[Any, str]:
@@ -155,9 +148,11 @@ def _is_job(
 ) -> bool:
     """Whether enough signs say that the page is about one job."""
     split = split_blocks(body)
+    if Kind.REQUIRED not in split.headed and not identity.has_job_address:
+        return False
     text = " ".join(block.text for block in blocks)
     signs = (
-        (4, identity.has_job_address),
+        (4, identity.has_job_address and bool(split.requirements or Kind.ROLE in split.headed)),
         (1, identity.mentions_jobs),
         (2, _has_apply_control(page)),
         (2, Kind.REQUIRED in split.headed),

@@ -69,7 +69,7 @@ def split_blocks(blocks: Sequence[Block], *, lists: bool = True) -> Split:
         requirements=those(Kind.REQUIRED),
         text=those(*_TOLD, *_BESIDE, Kind.REQUIRED),
         kinds=frozenset(kinds),
-        headed=frozenset(headed) if known else frozenset(),
+        headed=frozenset(headed) if known else frozenset(headed) & {Kind.ROLE},
     )
 
 
@@ -160,7 +160,7 @@ def _kind_by_order(
     if Kind.REQUIRED in seen:
         place = seen.index(Kind.REQUIRED)
         rest = next((kind for kind in reversed(seen[place:]) if kind in _REST), None)
-        return rest or (Kind.OFFER if Kind.ROLE in seen[:place] else Kind.UNKNOWN)
+        return rest or (Kind.OFFER if place else Kind.UNKNOWN)
     lines = blocks[section.start + 1 : section.end]
     listed = sum(line.item for line in lines) > 1 or len(lines) > 2
     if not named and seen and seen[-1] is Kind.ROLE and listed:
