@@ -208,10 +208,10 @@ class _Lines:
                 walk.skip_subtree()
             else:
                 self._enter(element)
-        lines = (" ".join(piece.split()) for piece in "".join(self._pieces).split(_BREAK))
-        if self._dense:
-            lines = iter(_find_densest(list(filter(None, lines))))
-        return _LONE_BULLETS.sub("- ", "\n".join(filter(None, lines))).removesuffix("\n-")
+        pieces = (" ".join(piece.split()) for piece in "".join(self._pieces).split(_BREAK))
+        lines = list(filter(None, pieces))
+        text = "\n".join(_find_densest(lines) if self._dense else lines)
+        return _LONE_BULLETS.sub("- ", text).removesuffix("\n-")
 
     def _is_skipped(self, element: Any) -> bool:
         return (

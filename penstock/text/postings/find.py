@@ -25,7 +25,7 @@ from penstock.text.postings.fields import (
     read_salary,
     read_value,
 )
-from penstock.text.postings.headings import MONEY_RANGE, PAY, Kind, hints_at_job
+from penstock.text.postings.headings import MONEY_RANGE, Kind, hints_at_job, words_for
 from penstock.text.postings.json_state import find_state_posting
 from penstock.text.postings.region import find_page_posting
 from penstock.text.postings.sections import Split, split_blocks
@@ -128,9 +128,9 @@ class _Found:
 def extract_posting(page: PageText, name: str = "") -> ExtractedText | None:
     """The posting as fields and ordered text; None when the page is not about one job."""
     identity = identify_page(page, name)
-    if not identity.is_hiring and SCHEMA_TYPE not in page.source:
-        if not hints_at_job(page.source, page.tree.get("lang")):
-            return None
+    marked = identity.is_hiring or SCHEMA_TYPE in page.source
+    if not marked and not hints_at_job(page.source, page.tree.get("lang")):
+        return None
     found = _find(page, identity)
     return _describe(found, identity) if found else None
 
@@ -195,5 +195,5 @@ def _headed(blocks: Blocks) -> Iterator[Block]:
 
 def _find_pay_range(posting: Posting) -> str:
     """The amounts in the first line that states a pay range."""
-    lines = (block.text for block in posting.body if PAY.search(block.text))
+    lines = (block.text for block in posting.body if words_for("pay").search(block.text))
     return next((found[0].strip() for line in lines if (found := MONEY_RANGE.search(line))), "")

@@ -9,7 +9,7 @@ from penstock.text.charsets import clean_line
 from penstock.text.html import PageText, find_densest_run, is_hidden, parse_tree, weigh_line
 from penstock.text.postings.blocks import TEMPLATES, Block, read_tree
 from penstock.text.postings.fields import PageIdentity, Posting
-from penstock.text.postings.headings import APPLY, Kind, heading_kind
+from penstock.text.postings.headings import Kind, heading_kind, words_for
 from penstock.text.postings.sections import measure, skip_facts, split_blocks
 
 _ASIDE = re.compile(
@@ -37,7 +37,8 @@ _KEPT_PAGES = (
     ".//iframe/@srcdoc | .//script[contains(@type, 'template') or contains(@type, 'html')]/text()"
 )
 _EMPLOYMENT = re.compile(
-    r"\b(full|part)[- ]time\b|\bvollzeit\b|\bteilzeit\b|\((m|w|f|h)/|\bvolltid\b|tempo (integral|pieno|pleno)|\bcdi\b|\bjornada\b|\bheltid\b",
+    r"\b(full|part)[- ]time\b|\b(voll|teil)zeit\b|\b(hel|voll)tid\b|tempo (integral|pieno|pleno)"
+    r"|\((m|w|f|h)/|\bcdi\b|\bjornada\b",
     re.IGNORECASE,
 )
 _SURE = 6
@@ -175,7 +176,7 @@ def _has_apply_control(page: PageText) -> bool:
         control.get("value") or control.get("aria-label") or control.text_content()
         for control in controls
     )
-    return any(APPLY.match(text.strip()) for text in texts)
+    return any(words_for("control").match(text.strip()) for text in texts)
 
 
 def _microdata_text(scope: Any, name: str) -> str:

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise, takewhile
+from itertools import groupby, pairwise
 
 from penstock.text.postings.blocks import LOOKS_LIKE_HEADING, Block, Blocks, read_blocks
-from penstock.text.postings.headings import ASKING, BROAD, CLOSING, PAY, Kind, heading_kind
+from penstock.text.postings.headings import Kind, heading_kind, words_for
 
 _HEADING_CHARS = 90
 _LABEL_CHARS = 40
@@ -104,7 +104,9 @@ def is_heading(block: Block) -> bool:
 
 def asks(blocks: Sequence[Block]) -> bool:
     """Whether half of the lines speak of education, skills or experience."""
-    return 2 * sum(bool(ASKING.search(block.text)) for block in blocks) >= len(blocks) > 0
+    return (
+        2 * sum(bool(words_for("asking").search(block.text)) for block in blocks) >= len(blocks) > 0
+    )
 
 
 def measure(text: str) -> int:
@@ -176,7 +178,7 @@ def _kind_of(
         return section.kind
     lines = blocks[section.start + 1 : section.end]
     listed = [line for line in lines if line.item]
-    if not named and BROAD.search(blocks[section.start].text) and asks(listed):
+    if not named and words_for("leading").search(blocks[section.start].text) and asks(listed):
         return Kind.REQUIRED
     outer = next((one for one in reversed(above) if one.rank < section.rank), None)
     if outer and outer.kind is not Kind.UNKNOWN and outer.rank < _UNMARKED:
@@ -197,7 +199,9 @@ def _places_after(section: _Section, blocks: Sequence[Block]) -> Iterator[int]:
         text = blocks[place].text
         # After the list, a long paragraph is about the company or the job again.
         long = last > section.start and len(text) > _LONG_PARAGRAPH
-        if place > first and (CLOSING.search(text) or PAY.search(text) or long):
+        if place > first and (
+            words_for("closing").search(text) or words_for("pay").search(text) or long
+        ):
             yield from range(place, section.end)
             return
 
@@ -209,7 +213,9 @@ def _asking_list(blocks: Sequence[Block], kinds: Sequence[Kind]) -> Iterator[int
         if place < len(blocks) and blocks[place].item and kinds[place] is Kind.UNKNOWN:
             continue
         items = blocks[start:place]
-        if len(items) > 2 and 3 * sum(bool(ASKING.search(i.text)) for i in items) >= 2 * len(items):
+        if len(items) > 2 and 3 * sum(
+            bool(words_for("asking").search(i.text)) for i in items
+        ) >= 2 * len(items):
             yield from range(start - (start > 0 and is_heading(blocks[start - 1])), place)
         start = place + 1
 
@@ -229,7 +235,8 @@ def _sections(blocks: Sequence[Block]) -> Iterator[_Section]:
     starts = [place for place, rank in enumerate(ranks) if rank]
     for start, end in pairwise([*starts, len(blocks)]):
         # A section does not go on in the next field of structured data.
-        own = takewhile(lambda n, s=start: blocks[n].field == blocks[s].field, range(start, end))
+        field = blocks[start].field
+        own = (n for n in range(start, end) if blocks[n].field == field)
         yield _Section(start, max(own) + 1, ranks[start], named[start])
 
 
@@ -280,11 +287,15 @@ def _closing_groups(blocks: Sequence[Block], first: int) -> Iterator[Blocks]:
     body = max(sizes, key=lambda group: sizes[group], default=None)
     for group, members in groupby(reversed(blocks[first:]), key=lambda b: (b.field, b.group)):
         last = tuple(members)
-        closing = [b for b in last if PAY.search(b.text) or CLOSING.search(b.text)]
+        closing = [
+            b
+            for b in last
+            if words_for("pay").search(b.text) or words_for("closing").search(b.text)
+        ]
         if group == body or 2 * _size(closing) <= _size(last):
             return
         yield last
 
 
 def _is_closing(block: Block) -> bool:
-    return measure(block.text) >= _CLOSING_BYTES and bool(CLOSING.search(block.text))
+    return measure(block.text) >= _CLOSING_BYTES and bool(words_for("closing").search(block.text))
