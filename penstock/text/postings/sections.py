@@ -14,7 +14,7 @@ _SHORT_HEADING = 60
 _PROSE_BYTES = 100
 _LONG_PARAGRAPH = 240
 _MANY_MARKED = 2
-_CLOSING_BYTES = 60
+_CLOSING_BYTES = 40
 _LEAST_DESCRIPTION = 100
 # Below every marked heading: a short line without markup.
 _UNMARKED = LOOKS_LIKE_HEADING + 1
@@ -89,7 +89,7 @@ def skip_facts(blocks: Sequence[Block]) -> list[Block]:
 def _starts_body(block: Block) -> bool:
     if block.linked:
         return False
-    kind = heading_kind(_label(block.text)) if is_heading(block) else Kind.UNKNOWN
+    kind = _announced(block.text) if is_heading(block) else Kind.UNKNOWN
     announces = kind not in (Kind.UNKNOWN, Kind.APPLY, Kind.JOBS)
     return announces or measure(block.text) >= _PROSE_BYTES
 
@@ -221,7 +221,7 @@ def _asking_list(blocks: Sequence[Block], kinds: Sequence[Kind]) -> Iterator[int
 
 
 def _sections(blocks: Sequence[Block]) -> Iterator[_Section]:
-    named = [heading_kind(_label(block.text)) for block in blocks]
+    named = [_announced(block.text) for block in blocks]
     marked = sum(
         block.rank > 0 and kind is not Kind.UNKNOWN
         for block, kind in zip(blocks, named, strict=True)
@@ -261,6 +261,12 @@ def _rank(block: Block, kind: Kind, others_marked: bool) -> int:
     label = _label(block.text)
     parted = label != block.text or label.endswith((":", "："))
     return _UNMARKED if parted or (kind is not Kind.UNKNOWN and not others_marked) else 0
+
+
+def _announced(text: str) -> Kind:
+    """What the line announces if it is a heading; `Employer: Mills Ltd` is a fact."""
+    label = _label(text)
+    return Kind.UNKNOWN if label == text and ": " in text else heading_kind(label)
 
 
 def _label(text: str) -> str:
