@@ -109,6 +109,7 @@ class _Flat:
 
 _MOST_CHARS = 4_000_000
 _LEAST_CHARS = 200
+_LEAST_OBJECT = 40
 # How many places in one script may look like JSON without being JSON.
 _MOST_ATTEMPTS = 60
 
@@ -202,7 +203,7 @@ def _decode(text: str, place: int) -> tuple[Any, int]:
         value, end = _DECODER.raw_decode(text, place)
     except (ValueError, RecursionError):
         end = _find_end(text, place)
-        value = _decode_scripted(text[place:end]) if end - place >= _LEAST_CHARS else None
+        value = _decode_scripted(text[place:end]) if end - place >= _LEAST_OBJECT else None
         if value is None:
             # What is long is not tried again from within: that takes quadratic time.
             return None, place + 1 if end - place < _NEAR else end
@@ -420,9 +421,11 @@ def _read_title(node: Mapping[str, Any]) -> str:
 
 def _named_title(node: Mapping[str, Any], identity: PageIdentity) -> str:
     """The value that the page is called by, in an object with more than short values."""
-    if not any(isinstance(value, dict | list) or len(str(value)) > 200 for value in node.values()):
+    texts = [value for value in node.values() if isinstance(value, str)]
+    # A text may stand elsewhere, under a name that begins with a dollar sign.
+    long = any(len(text) > _TITLE_CHARS or text.startswith("$") for text in texts)
+    if not long and not any(isinstance(value, dict | list) for value in node.values()):
         return ""
-    texts = (value for value in node.values() if isinstance(value, str))
     named = (text for text in texts if 8 <= len(text) <= _TITLE_CHARS and identity.names(text))
     return next(named, "")
 

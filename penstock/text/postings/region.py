@@ -23,6 +23,7 @@ _ASIDE_ROLES = frozenset(
 )
 _NOT_PROSE = frozenset({"a", "script", "style"})
 _FACT_CHARS = 100
+_TITLE_CHARS = 8
 _LEAST_BODY = 200
 _SHORT_CHARS = 40
 _PLACE_TERM = re.compile(
@@ -116,7 +117,11 @@ def _shown_title(blocks: Sequence[Block], identity: PageIdentity) -> str:
     headings = (block.text for block in blocks if 0 < block.rank <= 3)
     shown = (text for text in headings if identity.names(text))
     named = (text for text in shown if heading_kind(text) is Kind.UNKNOWN)
-    return next(named, title) if title not in identity.headings else title
+    if title in identity.headings:
+        return title
+    lines = (block.text for block in blocks if not block.linked and len(block.text) >= _TITLE_CHARS)
+    started = (text for text in lines if title.startswith(text))
+    return next(named, None) or next(started, title)
 
 
 def _below_title(blocks: Sequence[Block], title: str) -> list[Block]:
