@@ -406,6 +406,8 @@ def _hints_at_job(keys: tuple[str, ...]) -> bool:
 
 def _is_job(keys: Mapping[str, Any], body: Blocks, meant: bool, identity: PageIdentity) -> bool:
     """Articles and events have titles and texts, too; only jobs ask for something."""
+    if not meant and not identity.is_hiring:
+        return False
     if any(_SURE_KEY.search(key) for key in keys) or any(b.kind is Kind.REQUIRED for b in body):
         return True
     kinds = split_blocks(body, lists=False).headed

@@ -87,7 +87,8 @@ LAYOUTS = {
     + tell("<b>{}</b><br>", "{}<br><br>", "- {}<br>")
     + "</div>",
     "tabs": f"<h1>{TITLE}</h1><p>{INTRO}</p><p>{TEAM}</p><div>{TABS}</div>"
-    f"<div id='a'>{items(TASKS)}</div><div id='b'>{items(MUST)}</div><div id='c'><p>{BENEFITS}</p></div>",
+    f"<div id='a'>{items(TASKS)}</div><div id='b'>{items(MUST)}</div>"
+    f"<div id='c'><p>{BENEFITS}</p></div>",
     "beside a blog": f"<div>{BODY}</div><div><h3>Recent posts</h3><ul>"
     + "".join(f"<li><a href='/{n}'>Post number {n} about rivers</a></li>" for n in range(6))
     + "</ul></div>",
