@@ -240,7 +240,7 @@ class _Lines:
             self._pieces.append(_BREAK)
         if tag == "li":
             self._pieces.append("- ")
-        if tag == "a" and self._dense:
+        if self._dense and tag == "a":
             self._pieces.append(_LINK)
         if tag == "pre" and self._verbatim is None:
             self._verbatim = element
@@ -256,7 +256,7 @@ class _Lines:
         elif element.tag == "span" and not element.tail:
             # Styles separate such neighbours where the source does not.
             self._pieces.append(" " if element.getnext() is not None else "")
-        if element.tag == "a" and self._dense:
+        if self._dense and element.tag == "a":
             self._pieces.append(_LINK_END)
         if element is not self._body:
             self._write(element.tail)
@@ -314,6 +314,7 @@ DENSE_SHARE = 0.5
 # Prose that the main content may lack before it is looked for in another way.
 PROSE_CHARS = 80
 PROSE_TIMES = 1.5
+_PARAGRAPHS = f"count(.//p[string-length() >= {PROSE_CHARS}])"
 # A list of this many links, with hardly any other words, is a menu.
 MENU_LINKS = 5
 MENU_SHARE = 0.9
@@ -330,9 +331,9 @@ def main_content(body: Any) -> str:
     for hidden in find_hidden(content):
         hidden.drop_tree()
     _prune(content)
-    prose = sum(len(text) for text in content.itertext() if len(text) >= PROSE_CHARS)
+    paragraphs = _xpath(_PARAGRAPHS)(content)
     text = _extract(content)
-    if PROSE_TIMES * len(text) < prose:
+    if PROSE_TIMES * sum(len(line) >= PROSE_CHARS for line in text.split("\n")) < paragraphs:
         text = _read_alike(body, text)
     if len(text) >= ENOUGH_TEXT:
         return text
