@@ -1,11 +1,11 @@
 """The values that pass between crawl, text, extraction, embedding and the store."""
 
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from penstock.errors import DocumentFault, ErrorClass
 
@@ -46,6 +46,10 @@ class StoredDocument:
     size: int
     media_type: str | None = None
     source: str | None = None
+
+
+PAGE_STARTS = "page_starts"
+"""The metadata of a text that came in pages: where each begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,19 @@ class ModelCall:
     """Tokens of the prompt that the provider had cached."""
 
 
+class ProfileBasis(StrEnum):
+    """Who chose the profile of a document, the strongest first."""
+
+    ASKED = "asked"
+    """The caller, the run or the source named it."""
+    CLASS = "class"
+    """Its classes, or the type that a page states about itself."""
+    SETTING = "setting"
+    """EXTRACTION_PROFILE."""
+    DETECTED = "detected"
+    """Its content."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExtractionRequest:
     """A text, and the profile whose fields are to be extracted from it."""
@@ -132,6 +149,75 @@ class ExtractionRequest:
     tenant_id: str = ""
     node_id: str = ""
     run_id: int | None = None
+    profile_basis: ProfileBasis | None = None
+    profile_reason: str | None = None
+
+
+class Match(StrEnum):
+    """How a value was found."""
+
+    EXACT = "exact"
+    NORMALISED = "normalised"
+    """But for case, accents, punctuation, white space or the way a number is written."""
+    FUZZY = "fuzzy"
+    """Nearly: a spelling that differs, a word left out, most words of a long text."""
+    DERIVED = "derived"
+    """Worked out from the text; the place is that of the phrase, if it is known."""
+    SOURCE = "source"
+    """Not in the text but in what its source says of it: its title or its metadata."""
+
+
+class Evidence(NamedTuple):
+    """What supports a value, and where it stands in the stored text."""
+
+    match: Match
+    start: int | None = None
+    """The offset of its first character; None when no place is known."""
+    end: int | None = None
+    page: int | None = None
+    """From 1, for formats that have pages."""
+    quote: str | None = None
+    """The words of the text, cut if they are many."""
+
+    @classmethod
+    def from_json(cls, stored: Sequence[Any]) -> Self:
+        return cls(Match(stored[0]), *stored[1:])
+
+    def to_json(self) -> list[Any]:
+        """Without what is unknown at the end."""
+        values = [str(self.match), *self[1:]]
+        while values[-1] is None:
+            values.pop()
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class FieldEvidence:
+    """What supports the value of a field, and how likely the value is right."""
+
+    confidence: float
+    """0.9: nine of ten such values are right."""
+    places: tuple[Evidence | None, ...] = ()
+    """For each item of a list, else for the value; None: the text does not support it."""
+
+    @property
+    def unsupported(self) -> bool:
+        """Whether the text does not support the value, or one of the values."""
+        return None in self.places
+
+    def first(self, items: int) -> "FieldEvidence":
+        """Of a list that was cut to so many items."""
+        return replace(self, places=self.places[:items])
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        places = (None if one is None else Evidence.from_json(one) for one in stored["places"])
+        return cls(stored["confidence"], tuple(places))
+
+    def to_json(self) -> dict[str, Any]:
+        """Short: there is one for each field of each document."""
+        places = [None if one is None else one.to_json() for one in self.places]
+        return {"confidence": self.confidence, "places": places}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +232,8 @@ class Extraction:
     """Why the first model's answer was not good enough; it may be kept all the same."""
     marks: tuple[str, ...] = ()
     """Remarks on the fields: `input_cut`, `kept_primary`."""
+    evidence: Mapping[str, FieldEvidence] = field(default_factory=dict)
+    """Of each field that has a value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 # Asking Alembic would cost every quick command half a second; a test holds this to its answer.
-HEAD = "0014"
+HEAD = "0015"
 _MIGRATION_LOCK = 0x70656E73
 _LOOK_SECONDS = 0.1
 _WORKERS_SHOWN = 5
@@ -29,8 +29,13 @@ _LOCK_NOT_AVAILABLE = "55P03"
 # Revisions after this one take the indexes that are there already.
 _INDEXED_BEFOREHAND = "0009"
 # Columns that such indexes need; with a constant default, adding one rewrites no rows.
-_ADDED_BEFOREHAND = (
-    "ALTER TABLE work_items ADD COLUMN IF NOT EXISTS interrupted BOOLEAN NOT NULL DEFAULT false",
+_ADDED_BEFOREHAND = tuple(
+    f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {column} BOOLEAN NOT NULL DEFAULT false"
+    for table, column in (
+        ("work_items", "interrupted"),
+        ("nodes", "needs_review"),
+        ("run_documents", "needs_review"),
+    )
 )
 # What those revisions drop.
 _DROPPED_BEFOREHAND = (
@@ -39,6 +44,7 @@ _DROPPED_BEFOREHAND = (
     *("ix_model_calls_run", "ix_model_calls_tenant"),
 )
 _CREATE = re.compile(r"^CREATE (UNIQUE )?INDEX")
+_WORD = re.compile(r"\w+")
 _VALID_INDEXES = """
 SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE c.relnamespace = current_schema()::regnamespace
@@ -206,8 +212,11 @@ def _build_indexes(connection: sa.Connection) -> None:
 
 
 def _columns_of(index: sa.Index) -> set[str]:
-    """Also those in expressions such as `priority DESC`."""
-    return {str(one).partition(" ")[0].rpartition(".")[2] for one in index.expressions}
+    """Also those in expressions such as `priority DESC`, and in its condition."""
+    assert index.table is not None, "indexes are defined with their tables"
+    named = {str(one).partition(" ")[0].rpartition(".")[2] for one in index.expressions}
+    condition = str(index.dialect_options["postgresql"]["where"])
+    return named | {one for one in _WORD.findall(condition) if one in index.table.columns}
 
 
 def _alter(connection: sa.Connection, statement: str) -> None:

@@ -28,6 +28,15 @@ def _partial_index(
     return sa.Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
 
 
+def _review_index(name: str, *columns: str, condition: str = "") -> sa.Index:
+    """Of the rows that need review, which are counted and listed without reading the others."""
+    # As SQLAlchemy writes the flag in the conditions of queries.
+    in_sqlite, in_postgres = (
+        sa.text(flag + condition) for flag in ("needs_review = 1", "needs_review")
+    )
+    return sa.Index(name, *columns, sqlite_where=in_sqlite, postgresql_where=in_postgres)
+
+
 sources = sa.Table(
     "sources",
     metadata,
@@ -53,6 +62,9 @@ nodes = sa.Table(
     sa.Column("url", Text),
     sa.Column("title", Text),
     sa.Column("profile", sa.Text),
+    # Who chose it (`documents.ProfileBasis`; null: an earlier version), and why.
+    sa.Column("profile_basis", sa.Text),
+    sa.Column("profile_reason", Text),
     sa.Column("media_type", Text),
     sa.Column("raw_key", sa.Text),
     sa.Column("metadata", Json, nullable=False),
@@ -70,6 +82,12 @@ nodes = sa.Table(
     sa.Column("extraction_model", sa.Text),
     sa.Column("extraction_confidence", sa.Float),
     sa.Column("extraction_version", sa.Text),
+    # Of the schema and the prompt that the fields were extracted with.
+    sa.Column("extraction_profile_hash", sa.Text),
+    # Where each value stands and how sure it is (`documents.FieldEvidence`), by field.
+    sa.Column("evidence", Json),
+    sa.Column("needs_review", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("review_reasons", Json),
     sa.Column("extracted_at", UtcDateTime),
     sa.Column("embedding_status", sa.Text),
     sa.Column("embedding_reason", sa.Text),
@@ -83,6 +101,7 @@ nodes = sa.Table(
     sa.UniqueConstraint("source_id", "external_id", name="uq_nodes_source_external"),
     sa.Index("ix_nodes_tenant", "tenant_id", "seq"),
     sa.Index("ix_nodes_raw", "raw_key"),
+    _review_index("ix_nodes_review", "tenant_id", "seq", condition=" AND expired_at IS NULL"),
     sqlite_autoincrement=True,
 )
 
@@ -113,12 +132,14 @@ extractions = sa.Table(
     sa.Column("run_id", Id),
     sa.Column("cache_key", sa.Text, nullable=False),
     sa.Column("profile", sa.Text, nullable=False),
+    sa.Column("profile_hash", sa.Text),
     sa.Column("version", sa.Text, nullable=False),
     sa.Column("model", sa.Text, nullable=False),
     sa.Column("confidence", sa.Float, nullable=False),
     sa.Column("fallback_reason", sa.Text),
     sa.Column("marks", Json),
     sa.Column("fields", Json, nullable=False),
+    sa.Column("evidence", Json),
     sa.Column("extracted_at", UtcDateTime, nullable=False),
     sa.UniqueConstraint("tenant_id", "cache_key", name="uq_extractions_tenant_key"),
     sa.Index("ix_extractions_node", "node_id"),
@@ -177,6 +198,8 @@ runs = sa.Table(
     sa.Column("finished_at", UtcDateTime),
     # Null until the run is finalized; then exact and never written again.
     sa.Column("ready", sa.Integer),
+    # Of those that are ready.
+    sa.Column("needs_review", sa.Integer),
     sa.Column("skipped", sa.Integer),
     sa.Column("error_count", sa.Integer),
     sa.Column("expired", sa.Integer),
@@ -198,10 +221,12 @@ run_documents = sa.Table(
     sa.Column("change", sa.Text, nullable=False),
     sa.Column("reason", Text),
     sa.Column("error_class", sa.Text),
+    sa.Column("needs_review", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("updated_at", UtcDateTime, nullable=False),
     # All that a run's documents are counted by, so that counting reads no row.
     sa.Index("ix_run_documents_counts", "run_id", "status", "change"),
     sa.Index("ix_run_documents_node", "node_id"),
+    _review_index("ix_run_documents_review", "run_id"),
 )
 
 work_items = sa.Table(
