@@ -103,7 +103,9 @@ class ExtractionSettings(_Section):
         "async", description="async: embed at once; sync: extract first"
     )
     version: str = Field("1.0.0", description="Bump to have older nodes extracted again")
-    profile: str = Field("resume", description="Profile of nodes that name none")
+    profile: str | None = Field(
+        None, description="Profile of nodes that name none; empty: found from their content"
+    )
     backend: Literal["auto", "groq", "rules"] = Field(
         "auto", description="Who extracts; auto: models if there is a key or a base URL, else rules"
     )

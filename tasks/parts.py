@@ -11,7 +11,7 @@ from penstock.crawl.listing import Listed
 from penstock.documents import ExtractedText, RawDocument, RawReference
 from penstock.embed.embedder import WINDOW_CHARS
 from penstock.llm.profiles import load_own_profiles
-from penstock.pipeline.extract import profile_of_content
+from penstock.pipeline.profile_choice import choose_by_content
 from penstock.settings import Settings
 from penstock.store.retry import retry_while_unavailable
 
@@ -80,8 +80,15 @@ def as_text(text: Text) -> ExtractedText:
 
 def choose_profile(app: App, text: ExtractedText, profile: str | None) -> str:
     """The one that is asked for, else that of the content."""
-    default = app.settings.extraction.profile
-    return profile or profile_of_content(text.metadata, text.media_type, default)
+    if profile is not None:
+        return profile
+    stated = text.metadata.get("schema_type")
+    return choose_by_content(
+        [str(stated)] if stated else [],
+        app.settings.extraction.profile,
+        text.text,
+        text.title,
+    ).profile
 
 
 def embedded_texts(app: App, texts: Text | Sequence[Text]) -> list[str]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from penstock.documents import Stage
+from penstock.documents import ProfileBasis, Stage
 from penstock.errors import UsageError
-from penstock.llm.profiles import profile_for, profile_named
+from penstock.llm.profiles import ProfileChoice, choose_by_class, profile_named
 from penstock.queue.items import ItemPayload, NewItem, StageOrder
 from penstock.queue.queue import WorkQueue
 from penstock.store.columns import dump_storable
@@ -91,7 +91,8 @@ class IntakeRules:
 
     extraction_enabled: bool
     extract_first: bool
-    default_profile: str
+    default_profile: str | None
+    """None: found from the content of each."""
 
     def order_of(self, node: NewNode) -> StageOrder:
         first = node.extract_before_embed
@@ -104,10 +105,12 @@ class IntakeRules:
             first = self.extract_first
         return StageOrder.EXTRACT_FIRST if first else StageOrder.PARALLEL
 
-    def profile_of(self, node: NewNode) -> str:
-        if node.profile is not None:
-            return profile_named(node.profile).name
-        return profile_for(node.classes, self.default_profile)
+    def choose_profile(self, profile: str | None, classes: tuple[str, ...]) -> ProfileChoice | None:
+        """None: its content will be looked at when it is extracted."""
+        if profile is not None:
+            profile_named(profile)
+            return ProfileChoice(profile, ProfileBasis.ASKED, "named by its sender")
+        return choose_by_class(classes, self.default_profile)
 
 
 def first_stages(node: NewNode, order: StageOrder) -> tuple[Stage, ...]:
@@ -132,14 +135,16 @@ class _Prepared:
     def extraction_status(self) -> str | None:
         return None if self.order is StageOrder.EMBED_ONLY else "queued"
 
-    def row(self, profile: str) -> dict[str, Any]:
+    def row(self, choice: ProfileChoice | None) -> dict[str, Any]:
         node = self.node
         return {
             "id": self.id,
             "external_id": self.id,
             "url": node.payload_ref,
             "title": node.title,
-            "profile": profile,
+            "profile": choice.profile if choice else None,
+            "profile_basis": choice.basis if choice else None,
+            "profile_reason": choice.reason if choice else None,
             "media_type": None if node.has_payload else "text/plain",
             "raw_key": node.upload.raw_key if node.upload else None,
             "metadata": {},
@@ -191,8 +196,8 @@ def record_nodes(
 ) -> list[Accepted]:
     """Record the nodes that a program sends, in their order, and their work items."""
     prepared = [_Prepared(one, new_node_id(), rules.order_of(one)) for one in new]
-    profile_of = cache(lambda profile, classes: rules.profile_of(NewNode(classes, profile=profile)))
-    rows = [one.row(profile_of(one.node.profile, (*one.node.classes,))) for one in prepared]
+    choose = cache(rules.choose_profile)
+    rows = [one.row(choose(one.node.profile, (*one.node.classes,))) for one in prepared]
     bodies = {one.id: one.node.text for one in prepared if not one.node.has_payload}
     common = {"tenant_id": tenant_id, "created_at": tx.now, "updated_at": tx.now}
     if tx.is_postgres:
@@ -221,13 +226,16 @@ def _insert_rows(tx: Tx, rows: Sequence[dict[str, Any]], bodies: Mapping[str, st
 # with parameters for each row anew for each number of rows, which takes longer than inserting them.
 _INSERT_TOGETHER = sa.text(
     "WITH own AS MATERIALIZED (SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS one "
-    "(id uuid, external_id text, url text, title text, profile text, media_type text, "
+    "(id uuid, external_id text, url text, title text, profile text, profile_basis text, "
+    "profile_reason text, media_type text, "
     "raw_key text, metadata jsonb, fields jsonb, given jsonb, extraction_status text, "
     "embedding_status text, body text)), "
     "made AS (INSERT INTO nodes (tenant_id, created_at, updated_at, id, external_id, url, title, "
-    "profile, media_type, raw_key, metadata, fields, given, extraction_status, embedding_status) "
+    "profile, profile_basis, profile_reason, media_type, raw_key, metadata, fields, given, "
+    "extraction_status, embedding_status) "
     "SELECT :tenant_id, :created_at, :updated_at, id, external_id, url, title, profile, "
-    "media_type, raw_key, metadata, fields, given, extraction_status, embedding_status FROM own "
+    "profile_basis, profile_reason, media_type, raw_key, metadata, fields, given, "
+    "extraction_status, embedding_status FROM own "
     "RETURNING id, seq) "
     "INSERT INTO texts (seq, title, body) SELECT made.seq, coalesce(own.title, ''), own.body "
     "FROM made JOIN own ON own.id = made.id WHERE own.body IS NOT NULL"

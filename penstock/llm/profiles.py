@@ -4,13 +4,17 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cache
 from threading import Lock
-from typing import Annotated, Any
+from types import NoneType
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic.fields import FieldInfo
 
+from penstock.documents import ProfileBasis
 from penstock.errors import ConfigurationError, UsageError
 from penstock.llm.schema import strict_schema
 from penstock.plugins import entry_points, load_module, module_names
@@ -40,6 +44,20 @@ Confidence = Annotated[
 """The type of the field in which a model says how sure it is: a number from 0 to 1."""
 
 
+class Origin(StrEnum):
+    """Where the value of a field comes from; a part of its type, as in
+    `Annotated[str, Origin.DERIVED]`.
+
+    Without it, texts and lists of texts are stated; numbers, dates, flags, choices and records are
+    derived.
+    """
+
+    STATED = "stated"
+    """The text says it: a value that is not found there is not supported."""
+    DERIVED = "derived"
+    """It is worked out or summed up: the text need not have it in these words."""
+
+
 class ProfileFields(BaseModel):
     """Base of the built-in schemas: unknown fields are errors."""
 
@@ -55,13 +73,13 @@ class ResumeFields(ProfileFields):
     recent_job_titles: list[str] = Field(
         description="The 1 to 3 most recent job titles, newest first."
     )
-    years_experience_total: int | float | str | None = Field(
+    years_experience_total: Annotated[int | float | str | None, Origin.DERIVED] = Field(
         default=None, description='Total years of work as a number, or a range such as "5-7".'
     )
     certifications: list[str] | None = Field(
         default=None, description="Professional certifications by name, or null."
     )
-    industries: list[str] | None = Field(
+    industries: Annotated[list[str] | None, Origin.DERIVED] = Field(
         default=None, description="Industries the person worked in, or null."
     )
     confidence: Confidence
@@ -77,14 +95,20 @@ class JobPostingFields(ProfileFields):
     title: str | None = Field(default=None, description="The job's title without the company.")
     company: str | None = Field(default=None, description="The hiring company.")
     location: str | None = Field(default=None, description='City and region, or "Remote".')
-    employment_type: str | None = Field(
+    employment_type: Annotated[str | None, Origin.DERIVED] = Field(
         default=None,
         description="full-time, part-time, contract, temporary, internship or volunteer.",
     )
-    salary_min: float | None = Field(default=None, description="Lowest pay as stated.")
-    salary_max: float | None = Field(default=None, description="Highest pay as stated.")
-    salary_currency: str | None = Field(default=None, description="ISO 4217 code such as EUR.")
-    seniority: str | None = Field(
+    salary_min: Annotated[float | None, Origin.STATED] = Field(
+        default=None, description="Lowest pay as stated."
+    )
+    salary_max: Annotated[float | None, Origin.STATED] = Field(
+        default=None, description="Highest pay as stated."
+    )
+    salary_currency: Annotated[str | None, Origin.DERIVED] = Field(
+        default=None, description="ISO 4217 code such as EUR."
+    )
+    seniority: Annotated[str | None, Origin.DERIVED] = Field(
         default=None,
         description="intern, junior, mid, senior, lead, principal, manager, director or executive.",
     )
@@ -101,11 +125,15 @@ class DocumentFields(ProfileFields):
 
     title: str | None = Field(default=None, description="The document's title.")
     authors: list[str] = Field(default_factory=list, description="Names of the authors.")
-    date: str | None = Field(
+    date: Annotated[str | None, Origin.DERIVED] = Field(
         default=None, description="Date of publication: YYYY, YYYY-MM or YYYY-MM-DD."
     )
-    summary: str | None = Field(default=None, description="Two or three sentences.")
-    topics: list[str] = Field(default_factory=list, description="Main topics, broadest first.")
+    summary: Annotated[str | None, Origin.DERIVED] = Field(
+        default=None, description="Two or three sentences."
+    )
+    topics: Annotated[list[str], Origin.DERIVED] = Field(
+        default_factory=list, description="Main topics, broadest first."
+    )
     confidence: Confidence
 
 
@@ -178,6 +206,44 @@ def _schema_hash(profile: Profile) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:_HASH_CHARS]
 
 
+@cache
+def field_origins(profile: Profile) -> Mapping[str, Origin]:
+    """Whether each field is stated or derived."""
+    fields = profile.schema.model_fields
+    return {name: _origin_of(field) for name, field in fields.items() if name != "confidence"}
+
+
+def _origin_of(field: FieldInfo) -> Origin:
+    marked = next((one for one in field.metadata if isinstance(one, Origin)), None)
+    if marked is not None:
+        return marked
+    kinds = _kinds(field.annotation)
+    return Origin.STATED if kinds <= {str, NoneType} else Origin.DERIVED
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    """The types inside unions and lists."""
+    inside = get_args(annotation)
+    if not inside or get_origin(annotation) is Literal:
+        return {annotation}
+    if get_origin(annotation) is Annotated:
+        inside = inside[:1]
+    return {kind for one in inside for kind in _kinds(one)}
+
+
+@cache
+def narrow_profile(profile: Profile, names: tuple[str, ...]) -> Profile:
+    """The same profile with these fields alone, none of them required."""
+    whole = profile.schema
+    fields: dict[str, Any] = {
+        name: (field.annotation, field)
+        for name, field in whole.model_fields.items()
+        if name in (*names, "confidence")
+    }
+    schema = create_model(whole.__name__, __config__=whole.model_config, **fields)
+    return replace(profile, schema=schema, required=(), salient=())
+
+
 def _is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, str | list | tuple | Mapping) and not value)
 
@@ -239,6 +305,11 @@ def profile_names() -> tuple[str, ...]:
     return tuple(_profiles)
 
 
+def profile_hashes() -> tuple[tuple[str, str], ...]:
+    """Every known profile with the hash of its schema and prompt."""
+    return tuple((name, profile.schema_hash) for name, profile in _profiles.items())
+
+
 def profile_named(name: str) -> Profile:
     """The profile of that name; UsageError if there is none."""
     try:
@@ -248,10 +319,23 @@ def profile_named(name: str) -> Profile:
         raise UsageError(f"no profile is named {name!r}: use one of {known}") from None
 
 
-def profile_for(classes: Sequence[str], default: str) -> str:
-    """The name of the profile of the first class that has one, else the default."""
+class ProfileChoice(NamedTuple):
+    """The profile of a document, who chose it, and why."""
+
+    profile: str
+    basis: ProfileBasis
+    reason: str
+
+
+def choose_by_class(classes: Sequence[str], setting: str | None) -> ProfileChoice | None:
+    """The profile of the first class that has one, else that of the setting EXTRACTION_PROFILE."""
     by_class = {name.casefold(): p.name for p in _profiles.values() for name in p.classes}
-    return next((by_class[c.casefold()] for c in classes if c.casefold() in by_class), default)
+    for name in classes:
+        if found := by_class.get(name.casefold()):
+            return ProfileChoice(found, ProfileBasis.CLASS, f"its class is {name}")
+    if setting is not None:
+        return ProfileChoice(setting, ProfileBasis.SETTING, "the setting EXTRACTION_PROFILE")
+    return None
 
 
 def load_own_profiles(named: Sequence[str] = ()) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ from penstock.embed.embedder import Embedder
 from penstock.errors import ConfigurationError
 from penstock.failpoints import hit
 from penstock.llm.profiles import profile_named, profile_names
-from penstock.pipeline.extract import profile_of
 from penstock.pipeline.keys import vector_key
 from penstock.pipeline.stage import (
     Completion,
@@ -95,7 +94,7 @@ def process_embed(context: StageContext, claim: Claim, vectors: Vectors) -> list
     hit("embed.begun")
     with context.database.read() as tx:
         older = vectors.older(tx)
-        subjects = _load_subjects(tx, context, items, vectors, older)
+        subjects = _load_subjects(tx, items, vectors, older)
     to_embed = [s for s in subjects if s.outcome is Outcome.DONE]
     step = partial(context.steps.embed, reused=sum(s.unchanged for s in subjects))
     texts_to_embed = [s.text for s in to_embed]
@@ -213,7 +212,6 @@ def _write_statuses(tx: Tx, subjects: Sequence[_Subject], identity: str) -> None
 
 def _load_subjects(
     tx: Tx,
-    context: StageContext,
     items: Sequence[WorkItem],
     vectors: Vectors,
     older: Embedder | None,
@@ -222,8 +220,6 @@ def _load_subjects(
         nodes.c.id,
         nodes.c.seq,
         nodes.c.profile,
-        nodes.c.metadata,
-        nodes.c.media_type,
         nodes.c.fields,
         nodes.c.embedded_hash,
         nodes.c.embedding_identity,
@@ -238,7 +234,7 @@ def _load_subjects(
         .where(nodes.c.id.in_([item.node_id for item in items]))
     )
     rows = {row.id: row for row in tx.execute(query)}
-    return [_subject(context, item, rows[item.node_id], vectors, older) for item in items]
+    return [_subject(item, rows[item.node_id], vectors, older) for item in items]
 
 
 def _has_vector(embedder: Embedder) -> sa.Exists:
@@ -248,13 +244,12 @@ def _has_vector(embedder: Embedder) -> sa.Exists:
 
 
 def _subject(
-    context: StageContext,
     item: WorkItem,
     row: sa.Row[Any],
     vectors: Vectors,
     older: Embedder | None,
 ) -> _Subject:
-    whole = _embedded_text(context, row)
+    whole = _embedded_text(row)
     text_hash = _hash(vectors.embedder, whole)
     same = row.embedding_identity == vectors.identity and row.embedded_hash == text_hash
     known = same or (
@@ -280,9 +275,10 @@ def _hash(embedder: Embedder, whole: str) -> str:
     return vector_key(embedder.identity, whole[: embedder.window_chars])
 
 
-def _embedded_text(context: StageContext, row: sa.Row[Any]) -> str:
-    name = profile_of(row, context.default_profile)
+def _embedded_text(row: sa.Row[Any]) -> str:
     title, body = row.title or None, row.body or ""
+    # Before its extraction a node may have none; then it has no fields either, and any will do.
+    name = row.profile or profile_names()[0]
     if name not in profile_names():
         return f"{title or ''}\n{body}".strip()
     return profile_named(name).embedded_text(row.fields, title, body)

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import ConfigurationError
 from penstock.llm import profiles
-from penstock.llm.profiles import load_own_profiles, profile_for, profile_named, profile_names
+from penstock.llm.profiles import choose_by_class, load_own_profiles, profile_named, profile_names
 
 SOURCE = """
 from __future__ import annotations
@@ -83,7 +83,9 @@ def test_nothing_named_is_nothing_loaded() -> None:
 def test_a_profile_in_a_file_is_known_by_name_and_class(write: Write) -> None:
     assert load_own_profiles([write("own", SOURCE)]) == ("invoice",)
     assert profile_named("invoice").required == ("total",)
-    assert profile_for(["invoice"], "resume") == "invoice"
+    choice = choose_by_class(["invoice"], None)
+    assert choice is not None
+    assert choice.profile == "invoice"
 
 
 def test_a_file_is_found_from_the_working_folder(

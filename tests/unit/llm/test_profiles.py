@@ -11,7 +11,7 @@ from penstock.errors import UsageError
 from penstock.llm import profiles
 from penstock.llm.profiles import (
     Profile,
-    profile_for,
+    choose_by_class,
     profile_named,
     profile_names,
     register_profile,
@@ -42,7 +42,7 @@ def test_a_registered_profile_is_found_by_name_and_by_class() -> None:
     invoice = Profile("invoice", InvoiceFields, "Read the invoice.", classes=("Invoice",))
     register_profile(invoice)
     assert profile_named("invoice") is invoice
-    assert profile_for(["Invoice"], "resume") == "invoice"
+    assert choose_by_class(["Invoice"], None) == ("invoice", "class", "its class is Invoice")
 
 
 @pytest.mark.usefixtures("own_registry")
@@ -63,7 +63,9 @@ def test_a_name_cannot_be_taken_twice() -> None:
     ],
 )
 def test_the_first_class_with_a_profile_decides(classes: list[str], expected: str) -> None:
-    assert profile_for(classes, "fallback") == expected
+    choice = choose_by_class(classes, "fallback")
+    assert choice is not None
+    assert choice.profile == expected
 
 
 @pytest.mark.parametrize("name", ["resume", "job_posting", "document"])
