@@ -208,6 +208,8 @@ class FallbackReason(StrEnum):
     FAILED_VALIDATION = "failed_validation"
     MISSING_FIELDS = "missing_fields"
     LOW_CONFIDENCE = "low_confidence"
+    UNSUPPORTED = "unsupported"
+    """The text does not say what some fields hold."""
 
 
 @dataclass(frozen=True, slots=True)

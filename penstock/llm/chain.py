@@ -9,11 +9,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
-from penstock.documents import Extraction, ExtractionRequest, Fault, ModelCall
+from penstock.documents import (
+    Evidence,
+    Extraction,
+    ExtractionRequest,
+    Fault,
+    FieldEvidence,
+    ModelCall,
+)
 from penstock.errors import ConfigurationError, ErrorClass, StagePaused
-from penstock.llm.answers import Caps, judge_answer
+from penstock.llm.answers import Caps, FallbackReason, judge_answer
 from penstock.llm.caller import (
     STAGE,
     CallFailed,
@@ -26,6 +33,14 @@ from penstock.llm.caller import (
     ModelReply,
     MustWait,
 )
+from penstock.llm.evidence import (
+    Spellings,
+    WeighedAnswer,
+    no_spellings,
+    record_confidence,
+    weigh_answer,
+)
+from penstock.llm.profiles import Profile, narrow_profile, profile_named
 from penstock.llm.prompts import INPUT_CUT, Outcome, PreparedRequest, cut_text, prepare_request
 from penstock.settings import RETIRED_MODELS
 
@@ -136,6 +151,8 @@ class ChainSettings:
     concurrency: int
     caps: Caps
     prices: Mapping[str, Price]
+    spellings: Spellings = no_spellings
+    """Other words for a value, which support it too."""
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -153,6 +170,8 @@ class _Attempt:
     usable: Extraction | None = None
     failures: list[str] = field(default_factory=list)
     kinds: list[ErrorClass] = field(default_factory=list)
+    partial: Extraction | None = None
+    """An answer that is good but for some fields; only these are asked for again."""
     unreachable: bool = True
     """Whether no call has reached the endpoint."""
     calls: list[ModelCall] = field(default_factory=list)
@@ -161,6 +180,13 @@ class _Attempt:
         self.fallback_reason = self.fallback_reason or reason
         self.failures.append(message)
         self.kinds.append(kind)
+
+    def ask_again(self, found: Extraction) -> None:
+        """Ask the next model for the fields alone that the text does not support."""
+        self.partial = found
+        names = tuple(name for name, one in found.evidence.items() if one.unsupported)
+        profile = narrow_profile(self.prepared.profile, names)
+        self.prepared = replace(self.prepared, profile=profile)
 
     @property
     def kind(self) -> ErrorClass:
@@ -299,21 +325,20 @@ class ModelChain:
     def _judge(self, model: str, attempt: _Attempt, reply: ModelReply) -> Extraction | None:
         s = self._settings
         judged = judge_answer(attempt.prepared.profile, reply.content, s.caps, s.threshold)
-        call = self._call_of(model, attempt, reply, judged.reason or ACCEPTED)
         if judged.fields is None or judged.confidence is None:
-            self._ledger.record(attempt.request, call)
+            self._record(model, attempt, reply, str(judged.reason))
             attempt.add_failure(str(judged.reason), f"{model}: {judged.reason}")
             return None
-        found = Extraction(
-            judged.fields,
-            judged.confidence,
-            model,
-            calls=tuple(attempt.calls),
-            fallback_reason=attempt.fallback_reason,
-            marks=attempt.prepared.marks,
-        )
-        self._ledger.record(attempt.request, call, found if judged.reason is None else None)
-        if judged.reason is None:
+        found, reason = self._weigh(model, attempt, judged.fields, judged.confidence)
+        reason = judged.reason or reason
+        if attempt.partial is not None:
+            # These were the fields that the answer before lacked: with them it is complete.
+            whole = profile_named(attempt.request.profile)
+            found, reason = _complete(whole, attempt.partial, found), None
+        call = self._call_of(model, attempt, reply, reason or ACCEPTED)
+        found = replace(found, calls=tuple(attempt.calls))
+        self._ledger.record(attempt.request, call, found if reason is None else None)
+        if reason is None:
             log.info(
                 "Extraction succeeded with %s model: node %s, model %s",
                 "primary" if model == s.primary else "fallback",
@@ -321,11 +346,29 @@ class ModelChain:
                 model,
             )
             return found
-        attempt.add_failure(judged.reason, f"{model}: {judged.reason} ({judged.confidence:g})")
+        attempt.add_failure(reason, f"{model}: {reason} ({found.confidence:g})")
+        if reason is FallbackReason.UNSUPPORTED:
+            attempt.ask_again(found)
         if attempt.usable is None or found.confidence > attempt.usable.confidence:
             marks = (*found.marks, KEPT_PRIMARY) if model == s.primary else found.marks
-            attempt.usable = replace(found, fallback_reason=judged.reason, marks=marks)
+            attempt.usable = replace(found, fallback_reason=reason, marks=marks)
         return None
+
+    def _weigh(
+        self, model: str, attempt: _Attempt, fields: dict[str, Any], stated: float
+    ) -> tuple[Extraction, FallbackReason | None]:
+        """The answer with what supports it, and why it is not good enough although it is valid."""
+        s = self._settings
+        weighed = weigh_answer(attempt.prepared, fields, model, stated, spellings=s.spellings)
+        found = Extraction(
+            fields,
+            weighed.confidence,
+            model,
+            fallback_reason=attempt.fallback_reason,
+            marks=attempt.prepared.marks,
+            evidence=weighed.evidence,
+        )
+        return found, _doubt(weighed, s.threshold)
 
     def _call(self, model: str, attempt: _Attempt, max_tokens: int) -> ModelReply:
         """One reply; a text that is too long is sent once more at half its length. That may also
@@ -374,6 +417,53 @@ class ModelChain:
             self._not_found[model] = (time.monotonic() + NOT_FOUND_SECONDS, message)
         if not known:
             log.warning("a model cannot be used and is left out: %s", message)
+
+
+def _doubt(weighed: WeighedAnswer, threshold: float) -> FallbackReason | None:
+    """Why an answer that its model is sure of is not good enough all the same."""
+    if weighed.unsupported:
+        return FallbackReason.UNSUPPORTED
+    return FallbackReason.LOW_CONFIDENCE if weighed.confidence < threshold else None
+
+
+def _complete(profile: Profile, before: Extraction, found: Extraction) -> Extraction:
+    """The answer before, with what `found` says of the fields that the text did not support. Items
+    of lists that were supported stay; a value that neither finds goes, unless it is required."""
+    fields, evidence = dict(before.fields), dict(before.evidence)
+    for name in [name for name, one in before.evidence.items() if one.unsupported]:
+        kept = _supported(before, name) if isinstance(fields[name], list) else []
+        own = found.evidence.get(name)
+        pairs = kept + [
+            pair for pair in _values(found, name) if pair[0] not in [v for v, _ in kept]
+        ]
+        if pairs:
+            confidence = before.evidence[name].confidence if own is None else own.confidence
+            values = [value for value, _ in pairs]
+            fields[name] = values if isinstance(fields[name], list) else values[0]
+            evidence[name] = FieldEvidence(confidence, tuple(place for _, place in pairs))
+        elif name not in profile.required:
+            fields[name] = [] if isinstance(fields[name], list) else None
+            del evidence[name]
+    return replace(
+        before,
+        fields=fields,
+        evidence=evidence,
+        confidence=record_confidence(profile, evidence, before.confidence),
+        fallback_reason=FallbackReason.UNSUPPORTED,
+    )
+
+
+def _values(found: Extraction, name: str) -> list[tuple[Any, Evidence | None]]:
+    """The values of a field, each with what supports it."""
+    own = found.evidence.get(name)
+    if own is None:
+        return []
+    value = found.fields[name]
+    return [*zip(value if isinstance(value, list) else [value], own.places, strict=True)]
+
+
+def _supported(found: Extraction, name: str) -> list[tuple[Any, Evidence | None]]:
+    return [pair for pair in _values(found, name) if pair[1] is not None]
 
 
 def _no_model_left(settings: ChainSettings, missing: Mapping[str, str]) -> str:

@@ -64,6 +64,8 @@ class PreparedRequest:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     marks: tuple[str, ...] = ()
     """What the extraction is marked with."""
+    start: int = 0
+    """Where the text begins in the stored one."""
 
 
 def prepare_request(
@@ -80,7 +82,8 @@ def prepare_request(
     text = cut_text(whole, max_input_chars)
     marks = (INPUT_CUT,) if len(text) < len(whole) else ()
     title = storable_text(" ".join((request.title or "").split()))[:MAX_TITLE_CHARS]
-    return PreparedRequest(profile, text, title or None, request.metadata, marks)
+    start = len(request.text) - len(request.text.lstrip())
+    return PreparedRequest(profile, text, title or None, request.metadata, marks, start)
 
 
 def cut_text(text: str, max_chars: int) -> str:

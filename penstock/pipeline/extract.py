@@ -13,13 +13,23 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from penstock.documents import Extraction, ExtractionRequest, ExtractionSkipped, ModelCall, Stage
+from penstock.documents import (
+    Extraction,
+    ExtractionRequest,
+    ExtractionSkipped,
+    FieldEvidence,
+    ModelCall,
+    Stage,
+)
 from penstock.errors import BudgetSpent
 from penstock.failpoints import hit
-from penstock.llm.answers import cap_fields
+from penstock.llm.answers import Caps, FallbackReason, cap_fields
 from penstock.llm.caller import CallNotNeeded
-from penstock.llm.profiles import profile_for
+from penstock.llm.evidence import weigh_answer
+from penstock.llm.profiles import profile_named, profile_names
+from penstock.llm.prompts import PreparedRequest, prepare_request
 from penstock.pipeline.keys import fields_key
+from penstock.pipeline.profile_choice import CHOICE_COLUMNS, choose_profile
 from penstock.pipeline.stage import (
     Completion,
     StageContext,
@@ -29,15 +39,15 @@ from penstock.pipeline.stage import (
 )
 from penstock.pipeline.steps import ExtractionResult
 from penstock.queue.items import Claim, Outcome, WorkItem
+from penstock.rules.vocabulary import spellings_of
 from penstock.store.bulk import BulkStatement
 from penstock.store.database import Database, Tx
-from penstock.store.schema import ACTIVE_RUN, extractions, model_calls, nodes, runs, texts
+from penstock.store.schema import ACTIVE_RUN, extractions, model_calls, nodes, runs, sources, texts
 
 # How often a run's status and cost, which other workers change too, are read again.
 LOOK_SECONDS = 1.0
 # Of calls for texts that are no nodes.
 NO_NODE = str(UUID(int=0))
-_PAGE_PROFILE = "document"
 
 
 def process_extract(
@@ -85,8 +95,19 @@ def _completion(
         f"Extraction completed: node {item.node_id}, model {answer.model}, "
         f"confidence {answer.confidence:.2f}{fell_back}"
     )
-    capped = replace(answer, fields=cap_fields(answer.fields, context.caps))
-    return Completion(item, Outcome.DONE if own else Outcome.REUSED, message, capped)
+    return Completion(
+        item, Outcome.DONE if own else Outcome.REUSED, message, _cap(answer, context.caps)
+    )
+
+
+def _cap(answer: Extraction, caps: Caps) -> Extraction:
+    """The answer as a node shows it: stored answers are not cut."""
+    fields = cap_fields(answer.fields, caps)
+    evidence = {
+        name: one.first(len(fields[name])) if isinstance(fields[name], list) else one
+        for name, one in answer.evidence.items()
+    }
+    return replace(answer, fields=fields, evidence=evidence)
 
 
 def _write_nodes(
@@ -95,11 +116,17 @@ def _write_nodes(
     extracted: list[dict[str, Any]] = []
     skipped: list[dict[str, Any]] = []
     for request, answer in found:
+        reasons = _review_reasons(request.profile, answer, context.threshold)
         row = {
             "id": request.node_id,
             "profile": request.profile,
+            "profile_basis": request.profile_basis,
+            "profile_reason": request.profile_reason,
             "extraction_error": None,
             "extraction_version": context.extraction_version,
+            "extraction_profile_hash": _profile_hash(request.profile),
+            "needs_review": bool(reasons),
+            "review_reasons": reasons,
             "updated_at": tx.now,
         }
         if isinstance(answer, ExtractionSkipped):
@@ -108,6 +135,7 @@ def _write_nodes(
             continue
         values = {
             "fields": answer.fields,
+            "evidence": _evidence_json(answer),
             "extraction_status": "ready",
             "extraction_reason": ", ".join(answer.marks) or None,
             "extraction_model": answer.model,
@@ -117,6 +145,25 @@ def _write_nodes(
         extracted.append(row | values)
     update_nodes(tx, extracted)
     update_nodes(tx, skipped)
+
+
+def _review_reasons(
+    profile: str, answer: Extraction | ExtractionSkipped, threshold: float
+) -> list[str]:
+    """Why a person should look at a record; nothing when it can be relied on."""
+    if isinstance(answer, ExtractionSkipped):
+        return []
+    doubt = [str(FallbackReason.LOW_CONFIDENCE)] if answer.confidence < threshold else []
+    missing = [f"missing:{name}" for name in profile_named(profile).missing(answer.fields)]
+    return (
+        doubt
+        + missing
+        + [f"unsupported:{name}" for name, one in answer.evidence.items() if one.unsupported]
+    )
+
+
+def _evidence_json(answer: Extraction) -> dict[str, Any]:
+    return {name: one.to_json() for name, one in answer.evidence.items()}
 
 
 def _keep_answers(
@@ -147,29 +194,16 @@ def _answer_row(
         "run_id": request.run_id,
         "cache_key": request.key,
         "profile": request.profile,
+        "profile_hash": _profile_hash(request.profile),
         "version": version,
         "model": answer.model,
         "confidence": answer.confidence,
         "fallback_reason": answer.fallback_reason,
         "marks": list(answer.marks),
         "fields": dict(answer.fields),
+        "evidence": _evidence_json(answer),
         "extracted_at": tx.now,
     }
-
-
-def profile_of(node: sa.Row[Any], default: str) -> str:
-    """The node's own profile, else the one of its content."""
-    return str(node.profile or profile_of_content(node.metadata, node.media_type, default))
-
-
-def profile_of_content(metadata: Mapping[str, Any], media_type: str | None, default: str) -> str:
-    """The profile of the content's type, else the default.
-
-    A web page that does not say it is a posting is hardly ever what the default is for.
-    """
-    kind = metadata.get("schema_type")
-    is_page = media_type == "text/html"
-    return profile_for([kind] if kind else [], _PAGE_PROFILE if is_page else default)
 
 
 def _load_requests(
@@ -177,8 +211,9 @@ def _load_requests(
 ) -> list[ExtractionRequest]:
     c = nodes.c
     query = (
-        sa.select(c.id, c.profile, c.metadata, c.media_type, texts.c.title, texts.c.body)
+        sa.select(c.id, *CHOICE_COLUMNS)
         .outerjoin(texts, texts.c.seq == c.seq)
+        .outerjoin(sources, sources.c.id == c.source_id)
         .where(c.id.in_([item.node_id for item in items]))
     )
     rows = {row.id: row for row in tx.execute(query)}
@@ -188,16 +223,30 @@ def _load_requests(
 def _request(
     context: StageContext, item: WorkItem, row: sa.Row[Any], models: str
 ) -> ExtractionRequest:
-    profile = item.payload.profile or profile_of(row, context.default_profile)
+    choice = choose_profile(item.payload.profile, row, context.default_profile)
     title, text = row.title or None, row.body or ""
-    made_by = (context.extraction_version, profile, models)
+    made_by = (context.extraction_version, choice.profile, models)
     key = fields_key(item.tenant_id, *made_by, title, row.metadata, text)
     if item.payload.refresh:
         # Under a key of its own, so that no kept answer is found.
         key = hashlib.sha256(f"{key}:{item.id}".encode()).hexdigest()
     return ExtractionRequest(
-        text, profile, title, row.metadata, key, item.tenant_id, item.node_id, item.run_id
+        text,
+        choice.profile,
+        title,
+        row.metadata,
+        key,
+        item.tenant_id,
+        item.node_id,
+        item.run_id,
+        choice.basis,
+        choice.reason,
     )
+
+
+def _profile_hash(profile: str) -> str | None:
+    """None for a profile that is not known any more: the extractor refuses its documents."""
+    return profile_named(profile).schema_hash if profile in profile_names() else None
 
 
 def _find_kept(
@@ -218,17 +267,26 @@ def _find_kept(
         if request.run_id is not None
         and (request.key, request.node_id, request.run_id) in asked_for
     }
-    return {key: _kept_answer(row) for key, row in rows.items()}, own
+    by_key = {request.key: request for request in requests}
+    return {key: _kept_answer(row, by_key[key]) for key, row in rows.items()}, own
 
 
-def _kept_answer(row: sa.Row[Any]) -> Extraction:
-    return Extraction(
+def _kept_answer(row: sa.Row[Any], request: ExtractionRequest) -> Extraction:
+    stored = row.evidence or {}
+    kept = Extraction(
         row.fields,
         row.confidence,
         row.model,
         fallback_reason=row.fallback_reason,
         marks=tuple(row.marks or ()),
+        evidence={name: FieldEvidence.from_json(one) for name, one in stored.items()},
     )
+    prepared = prepare_request(request, len(request.text))
+    if row.evidence is not None or not isinstance(prepared, PreparedRequest):
+        return kept
+    # Kept by an earlier version: what supports it can still be looked up.
+    found = weigh_answer(prepared, row.fields, row.model, row.confidence, spellings=spellings_of)
+    return replace(kept, confidence=found.confidence, evidence=found.evidence)
 
 
 @dataclass(slots=True)

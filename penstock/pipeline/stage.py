@@ -67,12 +67,15 @@ class StageContext:
     queue: WorkQueue
     steps: Steps
     extraction_version: str
-    default_profile: str
+    default_profile: str | None
+    """Of documents that name none; None: each has the one that its content shows."""
     extractors: str
     """Fingerprint of the users' own text extractors: with other ones, a text may differ."""
     payloads: StoredPayloads
     caps: Caps
     """Limits of the lists in a node's fields; stored answers are not cut."""
+    threshold: float
+    """Records that are less sure need review."""
     observer: Observer | None = None
 
     def begin(self, claim: Claim, items: Sequence[WorkItem]) -> list[WorkItem]:
@@ -328,6 +331,7 @@ def _update_run_documents(tx: Tx, closed: Sequence[tuple[WorkItem, StageFailure 
             "b_class": failure.error_class if failure else None,
             "b_reason": failure.message if failure else None,
             "b_now": tx.now,
+            "b_node": None if failure else item.node_id,
         }
         for item, failure in closed
         if item.run_id is not None
@@ -338,6 +342,7 @@ def _update_run_documents(tx: Tx, closed: Sequence[tuple[WorkItem, StageFailure 
 def _build_run_document_update(tx: Tx) -> sa.Update:
     del tx
     c = run_documents.c
+    doubtful = sa.exists().where(nodes.c.id == sa.bindparam("b_node"), nodes.c.needs_review)
     return (
         sa.update(run_documents)
         .where(c.run_id == sa.bindparam("b_run"), c.external_id == sa.bindparam("b_external"))
@@ -349,6 +354,7 @@ def _build_run_document_update(tx: Tx) -> sa.Update:
             error_class=sa.bindparam("b_class"),
             # A note made on the way in ("duplicate of …") stays unless an error replaces it.
             reason=sa.func.coalesce(sa.bindparam("b_reason", type_=c.reason.type), c.reason),
+            needs_review=doubtful,
             updated_at=sa.bindparam("b_now"),
         )
     )

@@ -20,8 +20,20 @@ _SPACES = re.compile(r"[^\S\n]+")
 _ITEM_BREAK = re.compile(r"\s*(?:\n|;|•|▪|●)\s*[-*•·]?\s*")
 
 
-RulesAnswer = tuple[Mapping[str, Any], float]
-"""A profile's fields and the confidence in them."""
+class RulesAnswer(NamedTuple):
+    """A profile's fields, the confidence in them, and the support of single fields."""
+
+    fields: Mapping[str, Any]
+    confidence: float
+    supports: Mapping[str, float]
+
+
+# The fields whose supports have another name.
+_FIELD_OF = {
+    "skills": "primary_skills",
+    "titles": "recent_job_titles",
+    "years": "years_experience_total",
+}
 
 
 class FoundValue(NamedTuple):
@@ -46,7 +58,14 @@ def make_answer(
     common = sum(map(read_words("common_words").__contains__, words)) / max(1, len(words))
     # 1 for running English, towards 0 for other languages, tables and noise.
     english = min(1.0, common / _USUAL_SHARE)
-    return fields, round(min(mean * (0.5 + 0.5 * english), ceiling), 2)
+    factor = 0.5 + 0.5 * english
+    own = {
+        name if name in fields else _FIELD_OF.get(name, name): round(
+            min(support * factor, CEILING), 3
+        )
+        for name, (_, support) in supports.items()
+    }
+    return RulesAnswer(fields, round(min(mean * factor, ceiling), 2), own)
 
 
 def text_fact(metadata: Mapping[str, Any], key: str) -> str | None:

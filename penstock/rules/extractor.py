@@ -7,13 +7,15 @@ from penstock.documents import Extraction, ExtractionRequest, ExtractionSkipped,
 from penstock.errors import ErrorClass
 from penstock.isolation.pool import ChildPool, ChildTask
 from penstock.llm.answers import Caps, clean_fields
+from penstock.llm.evidence import weigh_answer
 from penstock.llm.prompts import MAX_INPUT_CHARS, Outcome, PreparedRequest, prepare_request
-from penstock.rules.answer import RulesAnswer
+from penstock.rules.answer import UNUSABLE, RulesAnswer
 from penstock.rules.dates import written_on
 from penstock.rules.document import answer_document
 from penstock.rules.layout import ParsedText, parse_text
 from penstock.rules.posting import answer_posting
 from penstock.rules.resume import answer_resume
+from penstock.rules.vocabulary import spellings_of
 
 MODEL = "rules"
 REVISION = 2
@@ -82,11 +84,18 @@ class RulesExtractor:
         return self._children.map(task, prepared)
 
 
-def extract_fields(prepared: PreparedRequest, *, caps: Caps, today: date | None) -> Extraction:
-    """The fields that the rules find; "Present" in the text means `today`."""
+def answer_by_rules(prepared: PreparedRequest, today: date | None) -> RulesAnswer:
+    """What the rules of the profile say, before it is cleaned, looked up and calibrated."""
     name = prepared.profile.name
     parsed = parse_text(prepared.text, resume=name == "resume")
-    fields, confidence = _ANSWERS[name](
-        prepared, parsed, today or written_on(parsed, prepared.metadata)
-    )
-    return Extraction(clean_fields(prepared.profile, fields, caps), confidence, MODEL)
+    return _ANSWERS[name](prepared, parsed, today or written_on(parsed, prepared.metadata))
+
+
+def extract_fields(prepared: PreparedRequest, *, caps: Caps, today: date | None) -> Extraction:
+    """The fields that the rules find; "Present" in the text means `today`."""
+    found = answer_by_rules(prepared, today)
+    fields = clean_fields(prepared.profile, found.fields, caps)
+    weighed = weigh_answer(prepared, fields, MODEL, found.confidence, found.supports, spellings_of)
+    lacks = bool(prepared.profile.missing(fields))
+    confidence = min(weighed.confidence, UNUSABLE) if lacks else weighed.confidence
+    return Extraction(fields, round(confidence, 2), MODEL, evidence=weighed.evidence)

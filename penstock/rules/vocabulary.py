@@ -78,6 +78,22 @@ def read_phrases(name: str) -> PhraseTable:
     return PhraseTable({phrase: entry for entry, phrases in entries for phrase in phrases})
 
 
+def spellings_of(name: str) -> tuple[str, ...]:
+    """Other words for the same thing, by the tables of names: "JS" for "JavaScript"."""
+    return _spellings().get(name.casefold(), ())
+
+
+@cache
+def _spellings() -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for table in ("skills", "industries", "employment"):
+        for entry, others in read_table(table).items():
+            own = tuple(one.lstrip("!~") for one in (entry, *others))
+            for one in own:
+                found[one.casefold()] = found.get(one.casefold(), ()) + own
+    return found
+
+
 def lower_in_place(text: str) -> str:
     """Lower case, with every character at the position it had."""
     lowered = text.lower()

@@ -11,8 +11,9 @@ from itertools import accumulate, pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
-from penstock.documents import ExtractedText, RawDocument
+from penstock.documents import PAGE_STARTS, ExtractedText, RawDocument
 from penstock.errors import DocumentFault, ErrorClass
+from penstock.text.charsets import clean_text
 from penstock.text.pdf.pages import FastPage, read_pages
 from penstock.text.pdf.tables import (
     HYPHEN_MARK,
@@ -215,14 +216,17 @@ def extract_pdf(raw: RawDocument) -> ExtractedText:
         better, tried, skipped = lay_out(document, pages)
         texts = [better.get(n, page.text) for n, page in enumerate(pages) if page is not None]
         texts = [join_words(text) if HYPHEN_MARK in text else text for text in texts]
+        # Cleaned now, so that what is cleaned as a whole later stays where it is.
+        texts = [clean_text(text) for text in texts]
         if not any(map(str.strip, texts)):
             raise _no_text_fault(raw, pages)
         return ExtractedText(
-            text="\n\n".join(texts),
+            text="\n\n".join(filter(None, texts)),
             title=_value(document, "Title"),
             media_type="application/pdf",
             metadata={
                 "pages": len(pages),
+                PAGE_STARTS: _page_starts(pages, texts),
                 "author": _value(document, "Author"),
                 "subject": _value(document, "Subject"),
                 "keywords": _value(document, "Keywords"),
@@ -232,6 +236,17 @@ def extract_pdf(raw: RawDocument) -> ExtractedText:
                 "layout_skipped_pages": skipped or None,
             },
         )
+
+
+def _page_starts(pages: Sequence[FastPage | None], texts: Sequence[str]) -> list[int]:
+    """Where each page begins in the whole text; one without text begins where the next does."""
+    lengths = iter(texts)
+    starts, start = [], 0
+    for page in pages:
+        starts.append(start)
+        if page is not None and (text := next(lengths)):
+            start += len(text) + len("\n\n")
+    return starts
 
 
 def _open_pdf(raw: RawDocument) -> "PdfDocument":

@@ -115,6 +115,7 @@ def test_outcomes_come_in_the_order_of_the_requests(chain: ModelChain, server: G
     server.always(PRIMARY, make_answer(primary_skills=["Fortran"]), when="Person 7.")
     requests = make_requests(10)
     requests[3] = make_request("too short")
+    requests[7] = make_request(f"Person 7. {PROSE} She began with Fortran.")
     answers = chain.extract(requests)
     assert answers[3] == ExtractionSkipped("insufficient_text")
     assert found(answers[7]).fields["primary_skills"] == ["Fortran"]
@@ -124,7 +125,8 @@ def test_outcomes_come_in_the_order_of_the_requests(chain: ModelChain, server: G
 def test_texts_below_a_hundred_characters_are_skipped(
     chain: ModelChain, server: GroqServer
 ) -> None:
-    answers = chain.extract([make_request("x" * 99), make_request("x" * 100)])
+    long_enough = "Data Engineer, Python ".ljust(100, "x")
+    answers = chain.extract([make_request("x" * 99), make_request(long_enough)])
     assert answers[0] == ExtractionSkipped("insufficient_text")
     assert found(answers[1])
     assert server.count() == 1
@@ -299,7 +301,8 @@ def test_thirty_skills_with_doubles_become_twelve_in_their_first_spelling(
 ) -> None:
     skills = [word for n in range(15) for word in (f" Skill  {n}", f"SKILL {n}")]
     server.always(PRIMARY, make_answer(primary_skills=skills))
-    extraction = found(chain.extract([make_request()])[0])
+    request = make_request(PROSE + ", ".join(f"Skill {n}" for n in range(15)))
+    extraction = found(chain.extract([request])[0])
     assert extraction.fields["primary_skills"] == [f"Skill {n}" for n in range(12)]
 
 
@@ -307,10 +310,11 @@ def test_every_list_has_its_cap(make_chain: MakeChain, server: GroqServer) -> No
     many = [f"item {n}" for n in range(30)]
     lists = ("primary_skills", "recent_job_titles", "certifications", "industries")
     server.always(PRIMARY, make_answer(**dict.fromkeys(lists, many)))
-    fields = found(make_chain().extract([make_request()])[0]).fields
+    request = make_request(PROSE + ", ".join(many))
+    fields = found(make_chain().extract([request])[0]).fields
     assert [len(fields[name]) for name in lists] == [12, 3, 10, 5]
     fewer = make_chain(caps=Caps(2, 1, 2, 1))
-    fields = found(fewer.extract([make_request()])[0]).fields
+    fields = found(fewer.extract([request])[0]).fields
     assert [len(fields[name]) for name in lists] == [2, 1, 2, 1]
 
 
