@@ -63,7 +63,7 @@ def summarize_run(app: App, run_id: int) -> tuple[str, RunReport]:
         report = report_run(tx, run_id)
         failures = group_failures(tx, run_id, examples=EXAMPLES)
         slowest = list_slowest(tx, run_id)
-        outcome = outcome_line(tx, report, app.settings.extraction.confidence_threshold)
+        outcome = outcome_line(tx, report)
     publish_summary(report, outcome, failures, slowest)
     logger = get_run_logger()
     for group in failures:

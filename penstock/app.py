@@ -431,7 +431,7 @@ class App:
 
         extraction = self.settings.extraction
         load_own_profiles(extraction.profiles)
-        if extraction.profile not in profile_names():
+        if extraction.profile not in (None, *profile_names()):
             known = ", ".join(profile_names())
             raise ConfigurationError(
                 f"EXTRACTION_PROFILE={extraction.profile} is not known: use one of {known}"
@@ -447,11 +447,20 @@ class App:
                 lambda: self.payload_reader, lambda: self.raw, lambda: self.fetch_threads
             ),
             caps=self.caps,
+            threshold=extraction.confidence_threshold,
         )
         embedder = self.embedder
         return Processor(
             context, self.extractor.identity, Vectors(embedder, self.embedder_of), stages
         )
+
+    @property
+    def profile_hashes(self) -> tuple[tuple[str, str], ...]:
+        """Of the profiles as they are now: what was extracted with others is outdated."""
+        from penstock.llm.profiles import load_own_profiles, profile_hashes
+
+        load_own_profiles(self.settings.extraction.profiles)
+        return profile_hashes()
 
     @property
     def claim_size(self) -> int:
@@ -518,7 +527,11 @@ class App:
                 self.settings.max_document_bytes,
             ),
             self.children if isinstance(self.raw, LocalRawStore) else None,
-            Target(self.settings.extraction.version, self.embedder.identity),
+            Target(
+                self.settings.extraction.version,
+                self.embedder.identity,
+                profile_hashes=self.profile_hashes,
+            ),
             Assessor(forced, only_postings=run.source_kind == "jobs"),
             self.fetch_threads,
             self.settings.crawl_threads,
@@ -632,6 +645,7 @@ def build_model_chain(
     from penstock.llm.prompts import JsonModes
     from penstock.pipeline.extract import StoreLedger
     from penstock.retry import CircuitBreaker
+    from penstock.rules.vocabulary import spellings_of
 
     limits = settings.extraction
     key = settings.groq_api_key
@@ -644,6 +658,7 @@ def build_model_chain(
         limits.concurrency,
         caps,
         price_table(limits.prices),
+        spellings_of,
     )
     unpriced = [model for model in chain.models if model not in chain.prices]
     if settings.max_cost_usd_per_run is not None and unpriced:

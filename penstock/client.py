@@ -97,6 +97,13 @@ class Node(_Value):
     embedding_status: str | None = None
     embedding_error: str | None = None
     has_embedding: bool = False
+    profile_reason: str | None = None
+    """Why it has this profile."""
+    extraction_confidence: float | None = None
+    needs_review: bool = False
+    review_reasons: list[str] = field(default_factory=list)
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    """For each field, its confidence and the places in the text that support its values."""
 
     @property
     def settled(self) -> bool:
@@ -311,13 +318,14 @@ class Client:
         source: str | None = None,
         profile: str | None = None,
         fields: Mapping[str, str] | None = None,
+        needs_review: bool | None = None,
         limit: int = 10,
     ) -> list[SearchHit]:
         """Nodes that match `query`, the best first, at most `limit`.
 
         `mode`: `text` for keywords, `vector` for meaning, `hybrid` for both. `source` and `profile`
         narrow the search, and so do `fields`: extracted fields that equal a value, or lists that
-        hold it, in any case.
+        hold it, in any case. `needs_review`: only nodes that need review, or none of them.
 
             client.search("warehouse", fields={"employment_type": "full-time"}, limit=3)
         """
@@ -326,6 +334,7 @@ class Client:
             "mode": mode,
             "source": source,
             "profile": profile,
+            "needs_review": needs_review,
             "limit": limit,
             "field": [f"{name}={value}" for name, value in (fields or {}).items()],
             **self._tenant(),

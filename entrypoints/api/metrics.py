@@ -9,6 +9,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from penstock.app import App
 from penstock.documents import Stage
 from penstock.operations import status
+from penstock.queue.stats import count_for_review
 from penstock.redis.keys import Queue
 from penstock.store.database import Tx
 
@@ -33,6 +34,10 @@ class _Collector:
         yield from self._models()
         active = status.active_runs(self._tx, self._tenant_id)
         yield GaugeMetricFamily("penstock_active_runs", "Runs that have not ended", value=active)
+        doubtful = count_for_review(self._tx, self._tenant_id)
+        yield GaugeMetricFamily(
+            "penstock_nodes_needing_review", "Nodes that need review", value=doubtful
+        )
         if self._tenant_id is None:
             yield from self._service()
 

@@ -1,5 +1,6 @@
 """`penstock search`, `penstock nodes` and `penstock show`: the documents."""
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -46,13 +47,20 @@ def search(
         list[str] | None,
         typer.Option(help="Only where an extracted number is this or more: salary_min=60000."),
     ] = None,
+    needs_review: Annotated[
+        bool | None,
+        typer.Option(
+            "--needs-review/--confident", help="Only documents that need review, or none of them."
+        ),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many hits.")] = 10,
     json: Json = False,
 ) -> None:
     """Search documents by keyword, by meaning, or both."""
     settings = load_settings()
     fields, least = _fields(field or []), parse_at_least(at_least or [])
-    filters = Filters(tenant or settings.tenant, source, profile, fields, least)
+    tenant_id = tenant or settings.tenant
+    filters = Filters(tenant_id, source, profile, fields, least, needs_review=needs_review)
     with open_app(settings) as app:
         hits = find(app, query, filters, mode, limit)
     if json:
@@ -94,11 +102,15 @@ def highlighted(snippet: str) -> Text:
 
 
 _SHOWN = ("id", "title", "profile", "extraction_status", "embedding_status", "external_id")
-_LONG = ("text", "props", "metadata")
+_TO_REVIEW = ("id", "title", "profile", "extraction_confidence", "review_reasons", "external_id")
+_LONG = ("text", "props", "metadata", "evidence", "fields")
 
 
 def nodes(
     run: Annotated[int | None, typer.Option("--run", help="Only documents of this run.")] = None,
+    needs_review: Annotated[
+        bool, typer.Option("--needs-review", help="Only documents that need review.")
+    ] = False,
     limit: Annotated[
         int | None,
         typer.Option(min=1, help="How many; default: 100 on the screen, all with --json."),
@@ -114,14 +126,19 @@ def nodes(
             read_run(tx, run, tenant_id)
         # One more tells whether there are more.
         most = ON_SCREEN + 1 if limit is None and not json else limit
-        found = list_nodes(tx, tenant_id, run_id=run, limit=most)
+        found = list_nodes(tx, tenant_id, run_id=run, needs_review=needs_review, limit=most)
     if json:
         print_json(found)
         return
     shown = found[: limit or ON_SCREEN]
-    print_table(_SHOWN, [[node[name] for name in _SHOWN] for node in shown])
+    columns = _TO_REVIEW if needs_review else _SHOWN
+    print_table(columns, [[_cell(node[name]) for name in columns] for node in shown])
     if len(found) > len(shown):
         print_cut(len(shown), "penstock nodes --json, or a larger --limit")
+
+
+def _cell(value: Any) -> Any:
+    return ", ".join(value) if isinstance(value, list) else value
 
 
 def show(
@@ -144,5 +161,20 @@ def _print_node(node: dict[str, Any]) -> None:
     known = {name: value for name, value in node["props"].items() if name not in node}
     console.print("\n[bold]fields[/]", markup=True)
     print_pairs((name, value) for name, value in known.items())
+    if node["evidence"]:
+        rows = [row for name, one in node["evidence"].items() for row in _evidence_rows(name, one)]
+        print_table(("field", "confidence", "found", "at", "quote"), rows, title="evidence")
     console.print("\n[bold]text[/]", markup=True)
     console.print(node["text"], highlight=False)
+
+
+def _evidence_rows(name: str, field: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """A row for each value; the field and its confidence stand in the first."""
+    for number, place in enumerate(field["places"]):
+        head = ("", "") if number else (name, f"{field['confidence']:.2f}")
+        if place is None:
+            yield (*head, "unsupported", "", "")
+            continue
+        at = "" if place["start"] is None else f"{place['start']}-{place['end']}"
+        page = f", page {place['page']}" if place["page"] else ""
+        yield (*head, place["match"], at + page, place["quote"] or "")

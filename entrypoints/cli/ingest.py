@@ -14,7 +14,13 @@ from penstock.app import App, open_app
 from penstock.errors import PenstockError, RunRefused, UsageError
 from penstock.runs.execute import open_source_run
 from penstock.runs.lifecycle import pause_unheld, read_run
-from penstock.runs.report import RunReport, group_failures, outcome_line, report_run
+from penstock.runs.report import (
+    RunReport,
+    group_failures,
+    name_documents,
+    outcome_line,
+    report_run,
+)
 from penstock.runs.run import DocumentStatus, Run, RunStatus
 from penstock.settings import Settings, load_settings
 
@@ -32,7 +38,10 @@ def ingest(
     tenant: Tenant = None,
     profile: Annotated[
         str | None,
-        typer.Option(help="Fields to extract: resume, job_posting, document. Default: by content."),
+        typer.Option(
+            help="Fields to extract: resume, job_posting, document. Default: found from each "
+            "document's content."
+        ),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Process unchanged documents too.")
@@ -231,7 +240,7 @@ def _result(
 ) -> IngestResult:
     with app.database.read() as tx:
         report = report_run(tx, run_id)
-        outcome = outcome_line(tx, report, app.settings.extraction.confidence_threshold)
+        outcome = outcome_line(tx, report)
     return IngestResult(report, outcome, failure, interrupted_code)
 
 
@@ -252,7 +261,19 @@ def print_result(settings: Settings, result: IngestResult) -> None:
     if report.counts[DocumentStatus.ERROR]:
         with open_app(settings) as app, app.database.read() as tx:
             print_failures(group_failures(tx, report.run.id))
-        console.print(f"for all of them: penstock run {report.run.id}", highlight=False)
+    if report.documents:
+        console.print(name_documents(report), highlight=False)
+    if report.run.status is RunStatus.FINISHED and (advice := _next_command(report)):
+        console.print(f"next: {advice}", highlight=False)
+
+
+def _next_command(report: RunReport) -> str | None:
+    """What a person most likely does next."""
+    if report.needs_review:
+        return f"penstock nodes --run {report.run.id} --needs-review"
+    if report.counts[DocumentStatus.ERROR]:
+        return f"penstock run {report.run.id}"
+    return 'penstock search "…"' if report.counts[DocumentStatus.READY] else None
 
 
 def _run_flow(run: Run) -> None:

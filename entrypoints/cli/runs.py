@@ -1,7 +1,7 @@
 """`penstock runs`, `penstock run` and `penstock logs`."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -25,6 +25,7 @@ from penstock.errors import UsageError
 from penstock.events import LogLine, read_log
 from penstock.runs.lifecycle import abort_run, read_run
 from penstock.runs.report import (
+    DocumentLine,
     FailureGroup,
     RunReport,
     group_failures,
@@ -56,7 +57,18 @@ def runs(
     if json:
         print_json([report.as_json() for report in reports])
         return
-    columns = ("run", "status", "source", "ready", "skipped", "error", "expired", "pending", "s")
+    columns = (
+        "run",
+        "status",
+        "source",
+        "ready",
+        "review",
+        "skipped",
+        "error",
+        "expired",
+        "pending",
+        "s",
+    )
     print_table(columns, [_row(report) for report in reports])
 
 
@@ -96,7 +108,7 @@ def watch(
         with opened.database.read() as tx:
             report = report_run(tx, chosen)
             failures = group_failures(tx, chosen)
-            outcome = outcome_line(tx, report, settings.extraction.confidence_threshold)
+            outcome = outcome_line(tx, report)
     if json:
         print_json(report.as_json())
     else:
@@ -142,7 +154,7 @@ def run(
         return
     _print_report(report)
     print_failures(failures)
-    rows = [(line.external_id, line.status, line.change, line.reason) for line in documents]
+    rows = [(line.external_id, _outcome(line), line.change, line.reason) for line in documents]
     print_table(("document", "status", "change", "why"), rows)
     if limit is None and report.documents > len(rows):
         print_cut(len(rows), f"penstock run {run_id} --limit {report.documents}")
@@ -185,7 +197,7 @@ def print_end(report: RunReport, outcome: str, problem: str | None) -> None:
         print_error(problem)
 
 
-def print_failures(groups: list[FailureGroup]) -> None:
+def print_failures(groups: Sequence[FailureGroup]) -> None:
     """Failures by class, each with a few documents as examples."""
     if not groups:
         return
@@ -201,14 +213,20 @@ def _examples(group: FailureGroup) -> list[tuple[bool, str, str | None]]:
     return [(n == 0, line.external_id, line.reason) for n, line in enumerate(group.examples)]
 
 
+def _outcome(line: DocumentLine) -> str:
+    return f"{line.status}, needs review" if line.needs_review else line.status
+
+
 def _row(report: RunReport) -> list[object]:
     counts = {str(status): count for status, count in report.counts.items()}
-    names = ("ready", "skipped", "error", "expired", "pending")
+    names = ("skipped", "error", "expired", "pending")
     run = report.run
     return [
         run.id,
         run.shown_status,
         run.source_name,
+        counts["ready"],
+        report.needs_review,
         *[counts[name] for name in names],
         f"{report.seconds:.1f}",
     ]

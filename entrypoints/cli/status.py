@@ -161,6 +161,7 @@ def _print(found: dict[str, Any]) -> None:
             ("documents", found["nodes"]),
             ("extraction", _counts(found["extraction"])),
             ("embedding", _counts(found["embedding"])),
+            ("needs review", found["needs_review"]),
             ("work", _counts(found["work"])),
             ("models", _spent(found["spending"])),
         ]

@@ -81,7 +81,7 @@ class Backfill:
             "status": str(self.status),
             "enqueued": self.enqueued,
             **{name: target[name] for name in ("source", "reasons", "stale_days", "limit")},
-            **target["target"],
+            **{name: one for name, one in target["target"].items() if name != "profile_hashes"},
             "created_at": self.created_at.isoformat(),
             "finished_at": self.finished_at.isoformat() if self.finished_at else None,
         }

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 LONGEST_DAYS = 36_500
 
 
+def _tupled(value: Any) -> Any:
+    """Lists of lists, as JSON has them, as tuples."""
+    return tuple(map(_tupled, value)) if isinstance(value, list | tuple) else value
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Build it with `choose_nodes`, which checks it."""
@@ -46,7 +51,7 @@ class Selection:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         reasons = tuple(Reason(name) for name in value["reasons"])
-        target = {**value["target"], "models": tuple(value["target"].get("models", ()))}
+        target = {name: _tupled(one) for name, one in value["target"].items()}
         return cls(**{**value, "target": Target(**target), "reasons": reasons})
 
     def as_json(self) -> dict[str, Any]:
@@ -100,7 +105,9 @@ def choose_nodes(
         )
     ordered = tuple(reason for reason in Reason if reason in chosen)
     models = app.extraction_models if Reason.EXTRACTOR in chosen else ()
-    target = Target(extraction.version, app.embedder.identity, extraction.enabled, models)
+    target = Target(
+        extraction.version, app.embedder.identity, extraction.enabled, models, app.profile_hashes
+    )
     return Selection(target, ordered, tenant_id, name, stale_days, limit)
 
 

@@ -79,7 +79,15 @@ def count_nodes(tx: Tx, tenant_id: str) -> dict[str, Any]:
         "nodes": extraction.total(),
         "extraction": dict(extraction),
         "embedding": dict(embedding),
+        "needs_review": count_for_review(tx, tenant_id),
     }
+
+
+def count_for_review(tx: Tx, tenant_id: str | None = None) -> int:
+    """Nodes that need review, of one tenant or of all; read from an index that has only these."""
+    flagged = sa.and_(nodes.c.needs_review, nodes.c.expired_at.is_(None))
+    own = sa.true() if tenant_id is None else nodes.c.tenant_id == tenant_id
+    return int(tx.execute(sa.select(sa.func.count()).where(flagged, own)).scalar_one())
 
 
 def age_seconds(tx: Tx, since: datetime | None) -> float:

@@ -458,6 +458,13 @@ def count_documents(tx: Tx, run_id: int) -> dict[DocumentStatus, int]:
     return {status: found.get(status, 0) for status in DocumentStatus}
 
 
+def count_for_review(tx: Tx, run_id: int) -> int:
+    """Documents that this run made ready and that need review."""
+    c = run_documents.c
+    flagged = sa.select(sa.func.count()).where(c.run_id == run_id, c.needs_review)
+    return int(tx.execute(flagged).scalar_one())
+
+
 def _interrupted(run_id: int) -> str:
     return f"interrupted; `penstock resume {run_id}` goes on with it"
 
@@ -483,6 +490,7 @@ def _end(tx: Tx, run: Run, status: RunStatus, *, error: str | None) -> bool:
             finished_at=tx.now,
             lease_token=None,
             lease_expires_at=None,
+            needs_review=count_for_review(tx, run.id),
             **_count_columns(counts),
         )
     )

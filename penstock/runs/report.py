@@ -17,6 +17,7 @@ from penstock.runs.costs import Spending, run_spending
 from penstock.runs.lifecycle import (
     count_column,
     count_documents,
+    count_for_review,
     name_outcome,
     read_run,
     run_from,
@@ -131,10 +132,17 @@ class RunReport:
     seconds: float
     listed: bool
     """Whether all its documents are known, so that the rest can be estimated."""
+    needs_review: int = 0
+    """Of those that are ready."""
 
     @property
     def documents(self) -> int:
         return sum(self.counts.values())
+
+    @property
+    def confident(self) -> int:
+        """Documents that are ready and need no review."""
+        return self.counts[DocumentStatus.READY] - self.needs_review
 
     @property
     def eta_seconds(self) -> float | None:
@@ -168,6 +176,7 @@ class RunReport:
             "started_at": _iso(self.run.started_at),
             "finished_at": _iso(self.run.finished_at),
             "counts": {str(status): count for status, count in self.counts.items()},
+            "needs_review": self.needs_review,
             "changes": {str(change): count for change, count in self.changes.items()},
             "stages": {str(stage): asdict(done) for stage, done in self.stages.items()},
             "sources": [
@@ -204,6 +213,7 @@ class DocumentLine:
     change: str
     reason: str | None
     error_class: str | None
+    needs_review: bool
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -248,6 +258,9 @@ def _report(tx: Tx, chosen: sa.Select[Any]) -> list[RunReport]:
             counts=count_documents(tx, run.id)
             if run.status.active
             else {status: getattr(row, count_column(status)) or 0 for status in DocumentStatus},
+            needs_review=count_for_review(tx, run.id)
+            if run.status.active
+            else row.needs_review or 0,
             stages=figures[run.id].stages,
             changes=figures[run.id].changes,
             spending=spending[run.id],
@@ -300,27 +313,34 @@ def _group(rows: Iterable[sa.Row[Any]]) -> FailureGroup:
     return FailureGroup(found[0].error_class or "unknown", found[0].together, tuple(lines))
 
 
-def count_for_review(tx: Tx, run_id: int, threshold: float) -> int:
-    """Documents that this run made ready with less confidence than the threshold."""
-    doubtful = sa.and_(
-        nodes.c.extraction_status == "ready", nodes.c.extraction_confidence < threshold
-    )
-    of_run = sa.and_(
-        run_documents.c.run_id == run_id, run_documents.c.status == DocumentStatus.READY
-    )
-    joined = run_documents.join(nodes, nodes.c.id == run_documents.c.node_id)
-    counted = sa.select(sa.func.count()).select_from(joined).where(of_run, doubtful)
-    return int(tx.execute(counted).scalar_one())
+def name_documents(report: RunReport) -> str:
+    """ "49 documents: 7 confident, 37 need review, 5 failed"."""
+    doubtful = report.needs_review
+    named = {
+        "confident": report.confident,
+        "needs review" if doubtful == 1 else "need review": doubtful,
+        "failed": report.counts[DocumentStatus.ERROR],
+        **{name: report.counts[status] for status, name in _OTHERS.items()},
+    }
+    parts = [f"{count:,} {name}" for name, count in named.items() if count]
+    whole = report.documents
+    return f"{whole:,} document{'s' * (whole != 1)}" + (f": {', '.join(parts)}" if parts else "")
 
 
-def outcome_line(tx: Tx, report: RunReport, threshold: float) -> str:
+_OTHERS = {
+    DocumentStatus.SKIPPED: "unchanged",
+    DocumentStatus.EXPIRED: "gone",
+    DocumentStatus.PENDING: "not done",
+}
+
+
+def outcome_line(tx: Tx, report: RunReport) -> str:
     """What became of a run's documents, with those that need review and those that were reused."""
-    ready = report.counts[DocumentStatus.READY]
     return name_outcome(
         tx,
         report.run.id,
         report.counts,
-        doubtful=count_for_review(tx, report.run.id, threshold) if ready else 0,
+        doubtful=report.needs_review,
         reused=report.stages[Stage.EXTRACT].reused,
     )
 

@@ -39,7 +39,8 @@ class Reason(StrEnum):
     """Why a node is not up to date."""
 
     OUTDATED = "outdated"
-    """Extracted under another EXTRACTION_VERSION, or for another profile than the wanted one."""
+    """Extracted under another EXTRACTION_VERSION, with another schema or prompt of its profile, or
+    for another profile than the wanted one."""
     UNEXTRACTED = "unextracted"
     """Not extracted, though it should be."""
     FAILED = "failed"
@@ -48,6 +49,8 @@ class Reason(StrEnum):
     """It has no vector of the model that embeds now."""
     EXTRACTOR = "extractor"
     """Its fields were made by another extractor than the one that extracts now."""
+    EVIDENCE = "evidence"
+    """Extracted by a version that did not keep where each value stands."""
     STALE = "stale"
     """Done longer ago than so many days."""
 
@@ -66,6 +69,8 @@ class Target:
     """Whether nodes that came over HTTP and do not say so themselves are to be extracted."""
     models: tuple[str, ...] = ()
     """Who extracts now, as a node's `extraction_model` names it."""
+    profile_hashes: tuple[tuple[str, str], ...] = ()
+    """Of the schema and prompt of each profile as it is now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,9 @@ def stage_needs(
         case Reason.EXTRACTOR:
             other = _c.extraction_model.not_in(target.models)
             return StageNeeds(extract=sa.and_(_c.extraction_status == "ready", other))
+        case Reason.EVIDENCE:
+            lacks = _c.evidence.is_(sa.null())
+            return StageNeeds(extract=sa.and_(_c.extraction_status == "ready", lacks))
         case Reason.VECTORS:
             return StageNeeds(embed=_lacks_vector(target))
         case Reason.STALE:
@@ -135,6 +143,11 @@ def _is_outdated(target: Target, profile: str | None) -> _Condition:
         _c.extraction_version.is_not(None), _c.extraction_status.in_(("ready", "skipped"))
     )
     other: list[_Condition] = [_c.extraction_version.is_distinct_from(target.extraction_version)]
+    # An answer without a hash was kept by an earlier version: it may well be the same.
+    other += [
+        sa.and_(_c.profile == name, _c.extraction_profile_hash != now)
+        for name, now in target.profile_hashes
+    ]
     if profile is not None:
         other.append(_c.profile.is_distinct_from(profile))
     return sa.and_(extracted, sa.or_(*other))

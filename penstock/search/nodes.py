@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from penstock.documents import FieldEvidence
 from penstock.errors import NotFound
 from penstock.store.database import Tx
 from penstock.store.schema import embeddings, extractions, nodes, run_documents, sources, texts
@@ -41,6 +42,8 @@ def show_node(tx: Tx, tenant_id: str, node_id: str) -> dict[str, Any]:
     return _summary(row) | {
         "text": row.body or "",
         "fields": dict(row.fields),
+        "evidence": shown_evidence(row.evidence or {}),
+        "extraction_profile_hash": row.extraction_profile_hash,
         "metadata": dict(row.metadata) | given_part(row, "metadata"),
         "has_embedding": found is not None,
         "embedding_drift": found.drift if found else None,
@@ -52,10 +55,18 @@ def show_node(tx: Tx, tenant_id: str, node_id: str) -> dict[str, Any]:
 
 
 def list_nodes(
-    tx: Tx, tenant_id: str, *, run_id: int | None = None, limit: int | None = None
+    tx: Tx,
+    tenant_id: str,
+    *,
+    run_id: int | None = None,
+    needs_review: bool = False,
+    limit: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Nodes, oldest first, without their texts."""
+    """Nodes, oldest first, without their texts; with `needs_review`, only those present that need
+    it."""
     query = _select(nodes).where(nodes.c.tenant_id == tenant_id).order_by(nodes.c.seq).limit(limit)
+    if needs_review:
+        query = query.where(nodes.c.needs_review, nodes.c.expired_at.is_(None))
     if run_id is not None:
         # Joined: the run may have few documents, and the tenant many nodes.
         query = query.join(run_documents, run_documents.c.node_id == nodes.c.id)
@@ -78,14 +89,31 @@ def _summary(row: sa.Row[Any]) -> dict[str, Any]:
         "url": row.url,
         "title": row.title,
         "profile": row.profile,
+        "profile_basis": row.profile_basis,
+        "profile_reason": row.profile_reason,
         "media_type": row.media_type,
         # Fields and extraction marks together, as consumers of props expect.
         "props": given_part(row, "props") | dict(row.fields) | extraction,
         "classes": list((row.given or {}).get("classes", ())),
         **extraction,
+        "needs_review": row.needs_review,
+        "review_reasons": list(row.review_reasons or ()),
         **{name: _iso(getattr(row, name)) for name in _EMBEDDING},
         "updated_at": _iso(row.updated_at),
         "expired_at": _iso(row.expired_at),
+    }
+
+
+def shown_evidence(stored: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The confidence of each field, and for each of its values where it stands in the text; null
+    for one that the text does not support."""
+    found = {name: FieldEvidence.from_json(one) for name, one in stored.items()}
+    return {
+        name: {
+            "confidence": one.confidence,
+            "places": [None if place is None else place._asdict() for place in one.places],
+        }
+        for name, one in found.items()
     }
 
 

@@ -40,16 +40,23 @@ class Filters:
     holding: Sequence[tuple[Sequence[str], str]] = ()
     """Extracted fields, and a text that one of them, or one value of a list, contains."""
 
+    needs_review: bool | None = None
+    """Only what needs review, or only what does not."""
+
     @property
     def narrow(self) -> bool:
         """Whether they let through less than the tenant's nodes."""
         more = (self.fields, self.at_least, self.holding)
-        return self.source is not None or self.profile is not None or any(more)
+        named = (self.source, self.profile, self.needs_review)
+        return any(one is not None for one in named) or any(more)
 
     def conditions(self, tx: Tx) -> list[sa.ColumnElement[bool]]:
         found = [nodes.c.tenant_id == self.tenant_id, nodes.c.expired_at.is_(None)]
         if self.profile is not None:
             found.append(nodes.c.profile == self.profile)
+        if self.needs_review is not None:
+            flag = nodes.c.needs_review
+            found.append(flag if self.needs_review else sa.not_(flag))
         if self.source is not None:
             named = sa.select(sources.c.id).where(
                 sources.c.tenant_id == self.tenant_id, sources.c.name == self.source

@@ -131,7 +131,7 @@ class Workplace:
             batch_size=batch_size,
             text_processes=1,
             heartbeat_seconds=20,
-            extraction=ExtractionSettings(profile="document", **extraction),
+            extraction=ExtractionSettings(**{"profile": "document", **extraction}),
             embedding=EmbeddingSettings(backend="hash"),
         )
         self.app = open_app(settings)

@@ -24,8 +24,9 @@ KEY = "gsk_very-secret-key"
 def make_answer(**fields: Any) -> dict[str, Any]:
     """A good answer to the profile `document`, but for what is said otherwise."""
     return {
-        "title": "Mills",
-        "authors": ["Ada Byron"],
+        # Every text of `make_text` names it.
+        "title": "Ulm",
+        "authors": [],
         "date": "1843",
         "summary": "About mills.",
         "topics": ["mills"],

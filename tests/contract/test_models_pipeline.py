@@ -135,7 +135,7 @@ def test_a_resume_gets_the_seeds_fields(place: ModelWorkplace, server: GroqServe
 
 def test_a_short_document_costs_no_call(place: ModelWorkplace, server: GroqServer) -> None:
     place.write("short.txt", "x" * 99)
-    place.write("enough.txt", "x" * 100)
+    place.write("enough.txt", "Ulm ".ljust(100, "x"))
     assert counts(place.ingest()) == {"ready": 2}
     assert server.count() == 1
     node = place.node("short.txt")
@@ -514,7 +514,8 @@ def test_another_cap_applies_without_new_calls(
 def test_another_profile_makes_new_calls(place: ModelWorkplace, server: GroqServer) -> None:
     write(place, "a")
     place.ingest()
-    server.always(None, Reply())
+    posting = {"title": "Ulm", "description": "about mills", "requirements": [], "skills": []}
+    server.always(None, {**posting, "confidence": 0.9})
     place.ingest(profile="job_posting")
     assert server.count() == 2
 

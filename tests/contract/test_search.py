@@ -465,4 +465,5 @@ def test_nodes_are_listed_and_counted_for_their_tenant_alone(shelf: Shelf) -> No
             "nodes": 2,
             "extraction": {"ready": 1, "none": 1},
             "embedding": {"ready": 1, "none": 1},
+            "needs_review": 0,
         }

@@ -21,11 +21,21 @@ def search(
     profile: str | None = None,
     field: Annotated[list[str], Query(description="primary_skills=Python", max_length=20)] = [],  # noqa: B006 - FastAPI copies defaults
     at_least: Annotated[list[str], Query(description="salary_min=60000", max_length=20)] = [],  # noqa: B006 - FastAPI copies defaults
+    needs_review: Annotated[
+        bool | None, Query(description="Only documents that need review, or none of them")
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 10,
 ) -> dict[str, Any]:
     """Documents by words, by meaning, or by both, best first; hits are marked in the snippets."""
     least = parse_at_least(_stored(one) or "" for one in at_least)
-    filters = Filters(tenant_id, _stored(source), _stored(profile), _pairs(field), least)
+    filters = Filters(
+        tenant_id,
+        _stored(source),
+        _stored(profile),
+        _pairs(field),
+        least,
+        needs_review=needs_review,
+    )
     hits = app.searcher.search(_stored(q) or "", filters, mode, limit)
     return {"query": q, "mode": mode, "hits": [hit.as_json() for hit in hits]}
 

@@ -40,7 +40,7 @@ def test_by_default_a_node_is_embedded_at_once_and_extracted_beside_it(
     make_service: MakeService,
 ) -> None:
     service = make_service(extraction=EXTRACTS)
-    answer = service.add()
+    answer = service.add(profile="resume")
 
     assert answer["embedding_status"] == answer["extraction_status"] == "queued"
     assert None not in (answer["job_id"], answer["extraction_job_id"])

@@ -117,7 +117,7 @@ class TestRefreshing:
         service = make_service(payload_roots=(str(tmp_path),))
         path = tmp_path / "cv.txt"
         path.write_text(RESUME)
-        node = service.post("/nodes", {"payload_ref": path.as_uri()})
+        node = service.post("/nodes", {"payload_ref": path.as_uri(), "profile": "resume"})
         service.work()
         service.post("/extraction-jobs", {"node_id": node["id"]})
         service.work()
