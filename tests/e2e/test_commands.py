@@ -35,7 +35,7 @@ def write_documents(folder: Path, *names: str) -> Path:
 def test_the_way_of_a_document_from_folder_to_search(penstock: CommandLine, tmp_path: Path) -> None:
     folder = write_documents(tmp_path / "docs", "agnes", "boris")
 
-    told = penstock.run("ingest", folder, "--json")
+    told = penstock.run("ingest", folder, "--profile", "resume", "--json")
 
     assert told.code == 0, told.err
     report = told.json
@@ -199,3 +199,24 @@ def test_doctor_names_each_failure_and_what_to_do(penstock: CommandLine) -> None
     assert "unset REDIS_URL" in told.out
     assert "unset it to use a local server" in told.out
     assert "hidden" not in told.out + told.err
+
+
+def test_ingest_ends_with_its_documents_by_outcome_and_the_next_command(
+    penstock: CommandLine, tmp_path: Path
+) -> None:
+    folder = write_documents(tmp_path / "docs", "agnes")
+    (folder / "vague.txt").write_text("1234567890 " * 20)
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.4 broken")
+
+    told = penstock.run("ingest", folder, "--profile", "resume")
+
+    summary, following = told.out.rstrip().splitlines()[-2:]
+    assert summary.startswith("3 documents: ")
+    assert summary.endswith("1 failed")
+    run_id = re.search(r"next: penstock nodes --run (\d+) --needs-review", following)
+    assert run_id is not None
+    listed = penstock.run("nodes", "--run", run_id[1], "--needs-review", "--json").json
+    assert "vague.txt" in {node["external_id"] for node in listed}
+    assert f"{len(listed)} need" in summary
+    shown = penstock.run("show", listed[-1]["id"]).out
+    assert "needs_review" in shown

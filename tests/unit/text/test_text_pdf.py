@@ -86,3 +86,15 @@ def test_every_page_of_a_long_pdf_is_read_in_order() -> None:
     assert [line.split(".")[0] for line in extracted.text.split("\n") if line[:5] == "Page "] == [
         f"Page {number + 1}" for number in range(300)
     ]
+
+
+def test_the_start_of_each_page_is_kept_also_of_one_that_is_empty_or_cannot_be_read() -> None:
+    content = make_pdf(["one", "", "three  \n\n\n\n  and", "four"]).replace(
+        b"\n5 0 R\n", b"\n0 0 R\n"
+    )
+    extracted = extract_text(make_raw(content))
+    starts = extracted.metadata["page_starts"]
+    assert len(starts) == extracted.metadata["pages"] == 4
+    assert starts == sorted(starts)
+    assert extracted.text[starts[2] :].startswith("three")
+    assert extracted.text[starts[3] :] == "four"
