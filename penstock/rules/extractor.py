@@ -9,7 +9,7 @@ from penstock.isolation.pool import ChildPool, ChildTask
 from penstock.llm.answers import Caps, clean_fields
 from penstock.llm.evidence import weigh_answer
 from penstock.llm.prompts import MAX_INPUT_CHARS, Outcome, PreparedRequest, prepare_request
-from penstock.rules.answer import UNUSABLE, RulesAnswer
+from penstock.rules.answer import RulesAnswer
 from penstock.rules.dates import written_on
 from penstock.rules.document import answer_document
 from penstock.rules.layout import ParsedText, parse_text
@@ -96,6 +96,6 @@ def extract_fields(prepared: PreparedRequest, *, caps: Caps, today: date | None)
     found = answer_by_rules(prepared, today)
     fields = clean_fields(prepared.profile, found.fields, caps)
     weighed = weigh_answer(prepared, fields, MODEL, found.confidence, found.supports, spellings_of)
-    lacks = bool(prepared.profile.missing(fields))
-    confidence = min(weighed.confidence, UNUSABLE) if lacks else weighed.confidence
+    # No surer than the rules are to have found everything, which no single value shows.
+    confidence = min(weighed.confidence, found.confidence)
     return Extraction(fields, round(confidence, 2), MODEL, evidence=weighed.evidence)

@@ -106,7 +106,8 @@ def test_documents_travel_from_requests_over_workers_to_search(command: CommandL
     with serving(command) as http, running(command, "worker") as worker:
         worker.wait_for("(working on)")
         added = http.post(
-            "/nodes", json={"props": {"text": TEXT}, "extract_before_embed": True}
+            "/nodes",
+            json={"props": {"text": TEXT}, "profile": "resume", "extract_before_embed": True},
         ).json()
         files = [("files", ("cv.txt", TEXT.encode())), ("files", ("cv.md", b"# Mills\n\nFlour."))]
         uploaded = http.post("/upload", files=files).json()["results"]
