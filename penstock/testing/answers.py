@@ -112,7 +112,9 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def fill_answer(request: ChatRequest) -> str | Mapping[str, Any]:
     """Fields for the requested schema, a small object in JSON mode, a sentence otherwise."""
-    words = tuple(_WORD.findall(request.text[:_WORDS_FROM_CHARS])) or ("nothing", "much")
+    # Of the longest line, which is part of the document: what it does not say would be doubted.
+    longest = max(request.text.split("\n"), key=len)
+    words = tuple(_WORD.findall(longest[:_WORDS_FROM_CHARS])) or ("nothing", "much")
     filler = SchemaFiller(request.schema or {}, words)
     if request.schema is not None:
         value = filler.fill(request.schema, "answer")
