@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from penstock.queue.heartbeat import Heartbeat
     from penstock.queue.items import QueueMirror
     from penstock.recovery import Recovery
+    from penstock.review.decisions import Decider
     from penstock.runs.admission import Admission
     from penstock.runs.execute import HeldRun
     from penstock.runs.run import RunLease
@@ -389,6 +390,15 @@ class App:
     def _embed_query(self, text: str, identity: str | None) -> tuple[bytes, str]:
         embedder = self.embedder_of(identity or self.embedder.identity) or self.embedder
         return embedder.embed([text])[0], embedder.identity
+
+    @cached_property
+    def decider(self) -> "Decider":
+        from penstock.llm.profiles import load_own_profiles
+        from penstock.review.decisions import Decider
+
+        extraction = self.settings.extraction
+        load_own_profiles(extraction.profiles)
+        return Decider(self.database, self.queue, extraction.confidence_threshold)
 
     @cached_property
     def recovery(self) -> "Recovery":

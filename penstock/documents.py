@@ -1,5 +1,6 @@
 """The values that pass between crawl, text, extraction, embedding and the store."""
 
+import hashlib
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -85,6 +86,11 @@ class ExtractedText:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
+def hash_text(text: str) -> str:
+    """By which a correction knows the text it was made for."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """What went wrong with one document, as a value that travels in a batch."""
@@ -165,6 +171,8 @@ class Match(StrEnum):
     """Worked out from the text; the place is that of the phrase, if it is known."""
     SOURCE = "source"
     """Not in the text but in what its source says of it: its title or its metadata."""
+    CORRECTED = "corrected"
+    """A person said so; the quote says who."""
 
 
 class Evidence(NamedTuple):

@@ -181,6 +181,11 @@ class Profile:
         """The prompt, with the rules of every profile."""
         return f"{self.prompt.strip()} {_RULES}"
 
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """What a record of this profile holds."""
+        return tuple(name for name in self.schema.model_fields if name != "confidence")
+
     def missing(self, fields: Mapping[str, Any]) -> tuple[str, ...]:
         """The required fields that are absent or empty; a zero is neither."""
         return tuple(name for name in self.required if _is_empty(fields.get(name)))

@@ -26,6 +26,7 @@ from penstock.store.database import Database, Tx
 from penstock.store.retry import retry_after_deadlock
 from penstock.store.schema import (
     ACTIVE_ITEM,
+    corrections,
     embeddings,
     extractions,
     nodes,
@@ -324,7 +325,7 @@ def _first_stage(node: sa.Row[Any]) -> Stage:
 def delete_node(
     database: Database, queue: WorkQueue, raw: RawStore, tenant_id: str, node_id: str
 ) -> None:
-    """Delete a node with its jobs, extractions, vectors and raw bytes.
+    """Delete a node with its jobs, extractions, corrections, vectors and raw bytes.
 
     A worker that holds it can no longer write. What runs counted stays counted; in a run that still
     waited for it, the document is an error.
@@ -400,7 +401,8 @@ def _delete_rows(
         # Others may have come while we waited for the lock on the node; from now on none can.
         cancelled += _cancel_jobs(tx, queue, node_id)
         tx.execute(jobs)
-        tx.execute(sa.delete(extractions).where(extractions.c.node_id == node_id))
+        for table in (extractions, corrections):
+            tx.execute(sa.delete(table).where(table.c.node_id == node_id))
         left = sa.update(run_documents).where(run_documents.c.node_id == node_id)
         tx.execute(left.values(node_id=None))
         tx.execute(sa.delete(nodes).where(nodes.c.id == node_id))

@@ -20,10 +20,11 @@ from penstock.documents import (
     FieldEvidence,
     ModelCall,
     Stage,
+    hash_text,
 )
 from penstock.errors import BudgetSpent
 from penstock.failpoints import hit
-from penstock.llm.answers import Caps, FallbackReason, cap_fields
+from penstock.llm.answers import Caps, cap_fields
 from penstock.llm.caller import CallNotNeeded
 from penstock.llm.evidence import weigh_answer
 from penstock.llm.profiles import profile_named, profile_names
@@ -39,6 +40,16 @@ from penstock.pipeline.stage import (
 )
 from penstock.pipeline.steps import ExtractionResult
 from penstock.queue.items import Claim, Outcome, WorkItem
+from penstock.review.corrections import (
+    MOST_VALUE,
+    Correction,
+    apply_corrections,
+    find_outdated,
+    lock_nodes,
+    outdated_reasons,
+    read_corrections,
+    review_columns,
+)
 from penstock.rules.vocabulary import spellings_of
 from penstock.store.bulk import BulkStatement
 from penstock.store.database import Database, Tx
@@ -113,10 +124,14 @@ def _cap(answer: Extraction, caps: Caps) -> Extraction:
 def _write_nodes(
     tx: Tx, context: StageContext, found: Sequence[tuple[ExtractionRequest, Any]]
 ) -> None:
+    """What was extracted, with the corrections that people made until now, also meanwhile."""
+    node_ids = [request.node_id for request, _ in found]
+    lock_nodes(tx, node_ids)
+    made = read_corrections(tx, node_ids)
     extracted: list[dict[str, Any]] = []
     skipped: list[dict[str, Any]] = []
     for request, answer in found:
-        reasons = _review_reasons(request.profile, answer, context.threshold)
+        corrected = _correct(request, answer, made[request.node_id], context.threshold)
         row = {
             "id": request.node_id,
             "profile": request.profile,
@@ -125,21 +140,17 @@ def _write_nodes(
             "extraction_error": None,
             "extraction_version": context.extraction_version,
             "extraction_profile_hash": _profile_hash(request.profile),
-            "needs_review": bool(reasons),
-            "review_reasons": reasons,
             "updated_at": tx.now,
+            **corrected,
         }
         if isinstance(answer, ExtractionSkipped):
             reason = {"extraction_status": "skipped", "extraction_reason": answer.reason}
             skipped.append(row | reason)
             continue
         values = {
-            "fields": answer.fields,
-            "evidence": _evidence_json(answer),
             "extraction_status": "ready",
             "extraction_reason": ", ".join(answer.marks) or None,
             "extraction_model": answer.model,
-            "extraction_confidence": answer.confidence,
             "extracted_at": tx.now,
         }
         extracted.append(row | values)
@@ -147,19 +158,19 @@ def _write_nodes(
     update_nodes(tx, skipped)
 
 
-def _review_reasons(
-    profile: str, answer: Extraction | ExtractionSkipped, threshold: float
-) -> list[str]:
-    """Why a person should look at a record; nothing when it can be relied on."""
-    if isinstance(answer, ExtractionSkipped):
-        return []
-    doubt = [str(FallbackReason.LOW_CONFIDENCE)] if answer.confidence < threshold else []
-    missing = [f"missing:{name}" for name in profile_named(profile).missing(answer.fields)]
-    return (
-        doubt
-        + missing
-        + [f"unsupported:{name}" for name, one in answer.evidence.items() if one.unsupported]
-    )
+def _correct(
+    request: ExtractionRequest,
+    answer: Extraction | ExtractionSkipped,
+    made: Sequence[Correction],
+    threshold: float,
+) -> dict[str, Any]:
+    """The columns that corrections may change."""
+    text_hash = hash_text(request.text) if made else ""
+    if isinstance(answer, Extraction):
+        profile = profile_named(request.profile)
+        return apply_corrections(profile, text_hash, answer, made).columns(threshold)
+    outdated = find_outdated(made, profile_named(request.profile), text_hash) if made else ()
+    return review_columns(outdated_reasons(outdated), MOST_VALUE)
 
 
 def _evidence_json(answer: Extraction) -> dict[str, Any]:

@@ -9,10 +9,18 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from penstock.documents import FieldEvidence
-from penstock.errors import NotFound
+from penstock.documents import FieldEvidence, hash_text
+from penstock.errors import NotFound, UsageError
 from penstock.store.database import Tx
-from penstock.store.schema import embeddings, extractions, nodes, run_documents, sources, texts
+from penstock.store.schema import (
+    corrections,
+    embeddings,
+    extractions,
+    nodes,
+    run_documents,
+    sources,
+    texts,
+)
 
 _STAGE = ("status", "reason", "error")
 _EXTRACTION = (
@@ -43,6 +51,7 @@ def show_node(tx: Tx, tenant_id: str, node_id: str) -> dict[str, Any]:
         "text": row.body or "",
         "fields": dict(row.fields),
         "evidence": shown_evidence(row.evidence or {}),
+        "corrections": _list_corrections(tx, row),
         "extraction_profile_hash": row.extraction_profile_hash,
         "metadata": dict(row.metadata) | given_part(row, "metadata"),
         "has_embedding": found is not None,
@@ -72,6 +81,74 @@ def list_nodes(
         query = query.join(run_documents, run_documents.c.node_id == nodes.c.id)
         query = query.where(run_documents.c.run_id == run_id)
     return [_summary(row) for row in tx.execute(query)]
+
+
+def _list_corrections(tx: Tx, row: sa.Row[Any]) -> list[dict[str, Any]]:
+    """Oldest first; those that do not hold were made for another text or profile."""
+    c = corrections.c
+    names = ("field", "value", "before", "author", "reason", "corrected_at")
+    query = sa.select(c.profile, c.text_hash, *[c[name] for name in names])
+    now = (row.profile, hash_text(row.body or ""))
+    return [
+        {name: _iso(getattr(one, name)) for name in names}
+        | {"holds": (one.profile, one.text_hash) == now}
+        for one in tx.execute(query.where(c.node_id == row.id).order_by(c.id))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewFilter:
+    """Which of the nodes that need review."""
+
+    tenant_id: str
+    source: str | None = None
+    profile: str | None = None
+    reason: str | None = None
+    """`missing` for those that lack any required field, `missing:title` for those without this."""
+
+    def conditions(self) -> list[sa.ColumnElement[bool]]:
+        c = nodes.c
+        found = [c.tenant_id == self.tenant_id, c.needs_review, c.expired_at.is_(None)]
+        if self.source is not None:
+            found.append(sources.c.name == self.source)
+        if self.profile is not None:
+            found.append(c.profile == self.profile)
+        if self.reason is not None:
+            written = sa.cast(c.review_reasons, sa.Text())
+            ends = ('"',) if ":" in self.reason else ('"', ":")
+            held = [written.contains(f'"{self.reason}{end}', autoescape=True) for end in ends]
+            found.append(sa.or_(*held))
+        return found
+
+
+def list_for_review(
+    tx: Tx, wanted: ReviewFilter, limit: int, after: str | None = None
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Nodes present that need review, with their fields: those first whose least sure required
+    field is least sure, in tenths, and of these the newest. The second value is where the next page
+    begins."""
+    c = nodes.c
+    place = sa.tuple_(c.review_value, c.seq)
+    query = _select(nodes).where(*wanted.conditions())
+    if after is not None:
+        query = query.where(place < sa.tuple_(*map(sa.literal, _read_place(after))))
+    query = query.order_by(c.review_value.desc(), c.seq.desc()).limit(limit + 1)
+    rows = tx.execute(query).all()
+    shown = rows[:limit]
+    more = f"{shown[-1].review_value}.{shown[-1].seq}" if len(rows) > limit else None
+    return [_for_review(row) for row in shown], more
+
+
+def _read_place(after: str) -> tuple[int, int]:
+    value, _, seq = after.partition(".")
+    if not (after.isascii() and value.isdecimal() and seq.isdecimal() and len(after) < 20):
+        raise UsageError(f"after={after} is no place in the queue: use `next` of the page before")
+    return int(value), int(seq)
+
+
+def _for_review(row: sa.Row[Any]) -> dict[str, Any]:
+    evidence = shown_evidence(row.evidence or {})
+    return _summary(row) | {"fields": dict(row.fields), "evidence": evidence}
 
 
 def _select(*columns: Any) -> sa.Select[Any]:

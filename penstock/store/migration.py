@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 # Asking Alembic would cost every quick command half a second; a test holds this to its answer.
-HEAD = "0015"
+HEAD = "0016"
 _MIGRATION_LOCK = 0x70656E73
 _LOOK_SECONDS = 0.1
 _WORKERS_SHOWN = 5
@@ -28,13 +28,15 @@ _LOCK_MILLISECONDS = 200
 _LOCK_NOT_AVAILABLE = "55P03"
 # Revisions after this one take the indexes that are there already.
 _INDEXED_BEFOREHAND = "0009"
+_FLAG = "BOOLEAN NOT NULL DEFAULT false"
 # Columns that such indexes need; with a constant default, adding one rewrites no rows.
 _ADDED_BEFOREHAND = tuple(
-    f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {column} BOOLEAN NOT NULL DEFAULT false"
-    for table, column in (
-        ("work_items", "interrupted"),
-        ("nodes", "needs_review"),
-        ("run_documents", "needs_review"),
+    f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {column} {kind}"
+    for table, column, kind in (
+        ("work_items", "interrupted", _FLAG),
+        ("nodes", "needs_review", _FLAG),
+        ("nodes", "review_value", "INTEGER"),
+        ("run_documents", "needs_review", _FLAG),
     )
 )
 # What those revisions drop.

@@ -88,6 +88,8 @@ nodes = sa.Table(
     sa.Column("evidence", Json),
     sa.Column("needs_review", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("review_reasons", Json),
+    # 0 to 10 while it needs review: how much is gained by it (`review.corrections`).
+    sa.Column("review_value", sa.Integer),
     sa.Column("extracted_at", UtcDateTime),
     sa.Column("embedding_status", sa.Text),
     sa.Column("embedding_reason", sa.Text),
@@ -102,6 +104,11 @@ nodes = sa.Table(
     sa.Index("ix_nodes_tenant", "tenant_id", "seq"),
     sa.Index("ix_nodes_raw", "raw_key"),
     _review_index("ix_nodes_review", "tenant_id", "seq", condition=" AND expired_at IS NULL"),
+    _review_index(
+        "ix_nodes_review_queue",
+        *("tenant_id", "review_value", "seq"),
+        condition=" AND expired_at IS NULL",
+    ),
     sqlite_autoincrement=True,
 )
 
@@ -146,6 +153,28 @@ extractions = sa.Table(
     sa.Index("ix_extractions_extracted", "extracted_at"),
     _partial_index("ix_extractions_fallbacks", "run_id", where=FELL_BACK),
     _partial_index("ix_extractions_fallbacks_tenant", "tenant_id", where=FELL_BACK),
+)
+
+# Of one field each; of several of the same field and text, the newest counts.
+corrections = sa.Table(
+    "corrections",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("node_id", NodeId, nullable=False),
+    sa.Column("profile", sa.Text, nullable=False),
+    sa.Column("field", Text, nullable=False),
+    sa.Column("value", Json, nullable=False),
+    # What the node showed; the same when that was accepted.
+    sa.Column("before", Json, nullable=False),
+    sa.Column("author", Text, nullable=False),
+    sa.Column("reason", Text),
+    # Of the text that it was made for.
+    sa.Column("text_hash", sa.Text, nullable=False),
+    sa.Column("corrected_at", UtcDateTime, nullable=False),
+    sa.Index("ix_corrections_node", "node_id", "id"),
+    sa.Index("ix_corrections_tenant", "tenant_id", "node_id"),
+    sqlite_autoincrement=True,
 )
 
 _CALL_SUMS = ("prompt_tokens", "completion_tokens", "cached_tokens", "seconds", "cost_usd")

@@ -1,0 +1,1 @@
+"""Review: what people correct or accept in records, and what needs it."""
