@@ -13,6 +13,7 @@ with Client("http://127.0.0.1:8000") as client:
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -104,6 +105,8 @@ class Node(_Value):
     review_reasons: list[str] = field(default_factory=list)
     evidence: Mapping[str, Any] = field(default_factory=dict)
     """For each field, its confidence and the places in the text that support its values."""
+    corrections: list[dict[str, Any]] = field(default_factory=list)
+    """What people corrected or accepted: field, value, author, reason, and whether it holds."""
 
     @property
     def settled(self) -> bool:
@@ -289,6 +292,41 @@ class Client:
         answer = self.request("POST", f"/nodes/{node_id}/refresh", params=self._tenant())
         return int(answer["job_id"])
 
+    def review(
+        self,
+        *,
+        source: str | None = None,
+        profile: str | None = None,
+        reason: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """The nodes that need review, most valuable first, each a dictionary with its fields.
+
+        `source` and `profile` keep those of one, `reason` those that need it for one, such as
+        `missing` or `missing:title`. `limit` is the most nodes to go through.
+
+            for one in client.review(reason="missing"):
+                client.correct(one["id"], {"title": ask_for_title(one)})
+        """
+        filters = {"source": source, "profile": profile, "reason": reason, **self._tenant()}
+        params = {name: value for name, value in filters.items() if value is not None}
+        return islice(self._pages("/review", params), limit)
+
+    def correct(
+        self, node_id: str, fields: Mapping[str, Any], *, reason: str | None = None
+    ) -> Node:
+        """Give `fields` of the node `node_id` their right values, for as long as its text stays;
+        the node as it is then. `reason` is kept beside them."""
+        body = {"fields": dict(fields), "reason": reason}
+        path = f"/nodes/{node_id}/fields"
+        return Node.of(self.request("PATCH", path, json=body, params=self._tenant()))
+
+    def accept(self, node_id: str, *, reason: str | None = None) -> Node:
+        """Say that the node `node_id` is right as it is; `reason` is kept beside it."""
+        path = f"/nodes/{node_id}/accept"
+        body = {"reason": reason}
+        return Node.of(self.request("POST", path, json=body, params=self._tenant()))
+
     def wait(self, *node_ids: str, timeout_seconds: float = 60.0) -> list[Node]:
         """Wait until no stage of the nodes `node_ids` is queued or running, and return them.
 
@@ -449,6 +487,15 @@ class Client:
 
     def _tenant(self) -> dict[str, str]:
         return {} if self._tenant_id is None else {"tenant_id": self._tenant_id}
+
+    def _pages(self, path: str, params: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The items of all pages, each asked for when it is needed."""
+        while True:
+            page = self.request("GET", path, params=params)
+            yield from page["items"]
+            if page["next"] is None:
+                return
+            params = params | {"after": page["next"]}
 
     def _wait_for(self, node_id: str, deadline: float) -> Node:
         while True:

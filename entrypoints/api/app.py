@@ -13,7 +13,7 @@ from entrypoints.api.loopback import refuse_strangers
 from entrypoints.api.problems import add_problem_handlers, documented
 from entrypoints.api.quick import QuickPath, Settled
 from entrypoints.api.ratelimit import TenantRates
-from entrypoints.api.routers import admin, health, jobs, nodes, runs, search, upload
+from entrypoints.api.routers import admin, health, jobs, nodes, review, runs, search, upload
 from entrypoints.api.tokens import TokenReader
 from penstock import __version__
 from penstock.app import open_app
@@ -45,7 +45,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app = FastAPI(title="Penstock", version=__version__, description=DESCRIPTION, lifespan=lifespan)
     app.state.tokens = TokenReader(chosen) if chosen.asks_for_tokens else None
     app.state.rates = TenantRates(chosen.api_requests_per_minute)
-    for module in (nodes, upload, search, runs, admin, jobs):
+    for module in (nodes, upload, search, review, runs, admin, jobs):
         app.include_router(module.router, responses=documented(*_ANYWHERE))
     app.include_router(health.router)
     add_problem_handlers(app)

@@ -153,6 +153,38 @@ class BatchAccepted(BaseModel):
     results: list[BatchResult]
 
 
+Why = Annotated[str, StringConstraints(max_length=2000, strip_whitespace=True)]
+
+
+class CorrectionIn(BaseModel):
+    """The right values of some fields of a node."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"fields": {"title": "Weir keeper"}, "reason": "as in the heading"}]
+        },
+    )
+
+    fields: Values = Field(description="As the profile has them; null or [] for nothing")
+    reason: Why | None = None
+
+
+class AcceptIn(BaseModel):
+    """Why a node is right as it is."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: Why | None = None
+
+
+class ForReview(BaseModel):
+    """A page of what needs review, and where the next one begins; null after the last."""
+
+    items: list[dict[str, Any]]
+    next: str | None = Field(examples=["10.4711"])
+
+
 class RequeueIn(BaseModel):
     """Which nodes go back to work. Without a status: those that are not done."""
 

@@ -21,6 +21,8 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 class Scope(StrEnum):
     READ = "kg:read"
     WRITE = "kg:write"
+    REVIEW = "kg:review"
+    """To see what needs review, to correct it and to accept it."""
     ADMIN = "admin:refresh"
     METRICS = "admin:metrics"
     """The figures of all tenants: for operators of the service."""
@@ -36,6 +38,13 @@ class Principal:
     """Whether the tenant was named by a token, so that no other one may be named."""
     until: float | None = None
     """When the token ends, in seconds since 1970."""
+    subject: str | None = None
+    """Who the token was made for, by its claim `sub`."""
+
+    @property
+    def author(self) -> str:
+        """Of what the caller says about records."""
+        return self.subject or (self.tenant_id if self.bound else "local user")
 
 
 def is_tenant_name(name: str) -> bool:
@@ -60,7 +69,13 @@ class TokenReader:
         tenant = claims.get("tenant") or claims.get("tenant_id")
         if not isinstance(tenant, str) or not is_tenant_name(tenant):
             raise _unauthorized("the token has no valid tenant: set the claim `tenant`")
-        return Principal(tenant, _scopes(claims), bound=True, until=float(claims["exp"]))
+        return Principal(
+            tenant,
+            _scopes(claims),
+            bound=True,
+            until=float(claims["exp"]),
+            subject=str(claims.get("sub", "")).strip()[:LONGEST_TENANT] or None,
+        )
 
     def _decode(self, token: str) -> dict[str, Any]:
         try:

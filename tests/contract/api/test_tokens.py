@@ -33,7 +33,7 @@ from tests.factories import read_rows
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 # In no run's time, however long the run takes.
 YEAR_2100 = 4102444800
-READ, WRITE, ADMIN = "kg:read", "kg:write", "admin:refresh"
+READ, WRITE, REVIEW, ADMIN = "kg:read", "kg:write", "kg:review", "admin:refresh"
 NODE = "0190b3a2-0000-7000-8000-000000000000"
 # What each route asks for, and a request that gets as far as being asked.
 SCOPES: dict[str, tuple[str, Any]] = {
@@ -44,6 +44,9 @@ SCOPES: dict[str, tuple[str, Any]] = {
     "POST /nodes/{node_id}/refresh": (ADMIN, {}),
     "POST /upload": (WRITE, {"files": [("files", ("a.txt", b"a"))]}),
     "GET /search": (READ, {"params": {"q": "a"}}),
+    "GET /review": (REVIEW, {}),
+    "PATCH /nodes/{node_id}/fields": (REVIEW, {"json": {"fields": {"title": "a"}}}),
+    "POST /nodes/{node_id}/accept": (REVIEW, {}),
     "GET /runs": (READ, {}),
     "POST /runs": (WRITE, {"json": {"source": "nowhere"}}),
     "GET /runs/{run_id}": (READ, {}),
@@ -92,7 +95,7 @@ def test_every_route_but_the_open_ones_is_in_the_table(guarded: Service) -> None
 @pytest.mark.parametrize("route", SCOPES)
 def test_each_route_asks_for_a_token_and_for_its_scope(guarded: Service, route: str) -> None:
     scope, options = SCOPES[route]
-    others = [one for one in (READ, WRITE, ADMIN) if one != scope]
+    others = [one for one in (READ, WRITE, REVIEW, ADMIN) if one != scope]
 
     nobody = ask(guarded, route, {}, **options)
     assert nobody.headers["www-authenticate"] == "Bearer"

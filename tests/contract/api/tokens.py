@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 SECRET = "a-secret-that-nobody-else-knows-0123456789"
-EVERY_SCOPE = ("kg:read", "kg:write", "admin:refresh")
+EVERY_SCOPE = ("kg:read", "kg:write", "kg:review", "admin:refresh")
 
 
 def make_token(
