@@ -33,6 +33,14 @@ COMMANDS = {
         "Show one document: its text, fields and extraction details.",
     ),
     "nodes": ("entrypoints.cli.documents:nodes", "List documents, oldest first."),
+    "review": (
+        "entrypoints.cli.review:review",
+        "Go through what needs review, most valuable first: accept, correct or skip each.",
+    ),
+    "correct": (
+        "entrypoints.cli.review:correct",
+        "Correct fields of a document, or accept it; extraction does not change them any more.",
+    ),
     "run": (
         "entrypoints.cli.runs:run",
         "Show one run: progress by source and stage, failures by class, and each document.",

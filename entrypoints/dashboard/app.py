@@ -13,7 +13,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from entrypoints.api.bodies import BodyGuard
 from entrypoints.api.problems import as_problem
 from entrypoints.api.starting import UnknownSource
-from entrypoints.dashboard.pages import cost, document, login, logs, queues, run, runs, search
+from entrypoints.dashboard.pages import (
+    cost,
+    document,
+    login,
+    logs,
+    queues,
+    review,
+    run,
+    runs,
+    search,
+)
 from entrypoints.dashboard.rendering import STATIC, show
 from entrypoints.dashboard.session import PREFIX, SessionCookie
 from penstock.errors import PenstockError
@@ -44,7 +54,7 @@ def add_dashboard(api: FastAPI) -> None:
     """Serve the pages beside the API, with its parts, tokens and rates."""
     pages = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     pages.state = api.state
-    for module in (runs, run, logs, document, search, queues, cost, login):
+    for module in (runs, run, logs, document, search, review, queues, cost, login):
         pages.include_router(module.router, prefix=PREFIX)
     for kind in (PenstockError, HTTPException, RequestValidationError, Exception):
         pages.add_exception_handler(kind, _show_problem)

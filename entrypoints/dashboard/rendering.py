@@ -15,6 +15,7 @@ from entrypoints.dashboard.forms import CSRF, csrf_of
 from entrypoints.dashboard.session import PREFIX, put_cookie
 from entrypoints.dashboard.viewer import Viewer
 from penstock import __version__
+from penstock.review.corrections import describe_reason
 from penstock.search.query import HIT_END, HIT_START
 
 _SAID = "penstock_said"
@@ -126,6 +127,7 @@ environment.filters.update(
     duration=_duration,
     number=_number,
     money=_money,
+    reason=describe_reason,
     percent=_percent,
     marked=_marked,
     web_address=_web_address,

@@ -29,6 +29,10 @@ class Viewer:
         return Scope.WRITE in self.principal.scopes
 
     @property
+    def may_review(self) -> bool:
+        return Scope.REVIEW in self.principal.scopes
+
+    @property
     def may_admin(self) -> bool:
         return Scope.ADMIN in self.principal.scopes
 
@@ -58,4 +62,5 @@ def _require(scope: Scope) -> object:
 
 Reader = Annotated[Viewer, _require(Scope.READ)]
 Writer = Annotated[Viewer, _require(Scope.WRITE)]
+Reviewer = Annotated[Viewer, _require(Scope.REVIEW)]
 Admin = Annotated[Viewer, _require(Scope.ADMIN)]

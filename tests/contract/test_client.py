@@ -154,3 +154,19 @@ def test_a_token_goes_with_every_request_and_into_no_error() -> None:
         client.get("x")
     assert asked[0].headers["authorization"] == "Bearer secret"
     assert "secret" not in str(refused.value)
+
+
+def test_what_needs_review_is_gone_through_corrected_and_accepted(
+    client: Client, service: Service
+) -> None:
+    vague = [client.add("1234567890 " * 20, profile="resume", extract=True).id for _ in range(3)]
+    service.work()
+    assert [one["id"] for one in client.review(reason="missing")] == vague[::-1]
+    assert [one["id"] for one in client.review(profile="resume", limit=1)] == [vague[2]]
+    node = client.correct(vague[0], {"primary_skills": ["Rowing"]}, reason="I know")
+    assert node.props["primary_skills"] == ["Rowing"]
+    assert node.corrections[0]["reason"] == "I know"
+    assert not client.accept(vague[0]).needs_review
+    assert [one["id"] for one in client.review()] == [vague[2], vague[1]]
+    with pytest.raises(ApiError, match="has no field 'x'"):
+        client.correct(vague[0], {"x": 1})

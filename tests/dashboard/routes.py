@@ -5,7 +5,7 @@ from tests.dashboard.furnishing import Furnished
 # Open to all: they tell nothing of anybody.
 OPEN_PAGES = {"/ui", "/ui/", "/ui/login"}
 # The same for everybody of a tenant, and of that tenant only.
-OVERVIEWS = {"/ui/runs", "/ui/runs/table", "/ui/search", "/ui/queues", "/ui/cost"}
+OVERVIEWS = {"/ui/runs", "/ui/runs/table", "/ui/search", "/ui/review", "/ui/queues", "/ui/cost"}
 OF_ONE_RUN = {
     "/ui/runs/{run_id}",
     "/ui/runs/{run_id}/documents",
@@ -31,6 +31,7 @@ def fields_of(route: str, room: Furnished) -> dict[str, str]:
     """What its form holds beside the secret."""
     filled = {
         "/ui/runs": {"source": "papers"},
+        "/ui/documents/{node_id}/fields": {"field": "industries", "value": "Hydropower"},
         "/ui/queues/dead-letters": {"stage": "text", "job": str(room.dead_job)},
         "/ui/tenant": {"tenant": "globex"},
         "/ui/login": {"token": "x", "next": "/runs"},
@@ -38,13 +39,15 @@ def fields_of(route: str, room: Furnished) -> dict[str, str]:
     return filled.get(route, {})
 
 
-# What each form does, for whoever may write; for dead letters, whoever may administer.
+# What each form does, for whoever may write or review; for dead letters, whoever may administer.
 EVERY_FORM = {
     "/ui/runs",
     "/ui/runs/{run_id}/abort",
     "/ui/runs/{run_id}/retry",
     "/ui/runs/{run_id}/again",
     "/ui/documents/{node_id}/refresh",
+    "/ui/documents/{node_id}/fields",
+    "/ui/documents/{node_id}/accept",
     "/ui/documents/{node_id}/delete",
     "/ui/queues/jobs/{job_id}/retry",
     "/ui/queues/dead-letters",

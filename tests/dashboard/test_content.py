@@ -215,3 +215,34 @@ def test_a_log_is_read_by_pages_filters_and_as_a_file(pages: Pages, acme: Furnis
     some = pages.look(f"{path}/log.txt", params={"text": "LINE 99", "level": "WARNING"})
     assert [one.rpartition("line ")[2] for one in some.html.splitlines()] == ["99", "998", "999"]
     assert "there is no stage" in pages.look(f"{path}/lines", 400, params={"stage": "X"}).words
+
+
+def test_a_field_is_corrected_and_a_record_accepted_on_its_page(
+    pages: Pages, acme: Furnished
+) -> None:
+    document = f"/ui/documents/{acme.node_id}"
+    skills = "Sluices\r\nWeirs & <b>locks</b>"
+    pages.send(f"{document}/fields", field="primary_skills", value=skills, reason="I know")
+    shown = pages.look(document)
+    assert "Sluices\nWeirs & <b>locks</b>" in [one.text() for one in shown.tree.css("textarea")]
+    assert "corrected by local user" in shown.words
+    assert "I know" in shown.words
+    refused = pages.send(f"{document}/fields", 400, field="years_experience_total", value="soon")
+    assert "as a number, or a range" in refused.words
+    pages.send(f"{document}/accept")
+    assert "Needs review" not in pages.look(document).words
+
+
+def test_what_needs_review_is_listed_with_its_reasons_and_links(
+    pages: Pages, acme: Furnished
+) -> None:
+    acme.workshop.write("vague.txt", "1234567890 " * 20)
+    acme.workshop.ingest(profile="resume")
+    shown = pages.look("/ui/review")
+    node = acme.workshop.node_named("vague.txt")
+    assert f"/ui/documents/{node.id}" in shown.attributes("tbody a", "href")
+    assert "primary_skills is missing" in shown.words
+    pages.send(f"/ui/documents/{node.id}/accept")
+    left = pages.look("/ui/review").attributes("tbody a", "href")
+    assert f"/ui/documents/{node.id}" not in left
+    assert "Nothing needs review" in pages.look("/ui/review?profile=document").words

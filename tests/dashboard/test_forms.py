@@ -25,6 +25,8 @@ DONE = {
     "/ui/runs/{run_id}/retry": "1 of 1 failed job",
     "/ui/queues/jobs/{job_id}/retry": "restarted",
     "/ui/documents/{node_id}/refresh": "queued",
+    "/ui/documents/{node_id}/fields": "industries corrected",
+    "/ui/documents/{node_id}/accept": "Accepted",
     "/ui/runs/{run_id}/abort": "aborted",
     "/ui/documents/{node_id}/delete": "Document deleted",
     "/ui/tenant": "Switched to tenant globex",

@@ -7,16 +7,20 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from entrypoints.api.deps import AppDep
-from entrypoints.dashboard.forms import Form
+from entrypoints.dashboard.forms import Form, text_of
 from entrypoints.dashboard.rendering import go_to, show
-from entrypoints.dashboard.viewer import Reader, Writer
+from entrypoints.dashboard.viewer import Reader, Reviewer, Viewer, Writer
 from penstock.errors import NotFound
+from penstock.llm.profiles import profile_named, profile_names
 from penstock.operations.nodes import delete_node, node_history, refresh_node
+from penstock.review.values import is_list, parse_value, write_value
 from penstock.search.hybrid import similar_nodes
 from penstock.search.nodes import ExtractionVersion, extraction_versions, show_node
 
 router = APIRouter(prefix="/documents")
 STAGE_NAMES = {"text": "Text extraction", "extract": "Extraction", "embed": "Embedding"}
+# Of a field that is edited.
+_ROW_CHARS, _MOST_ROWS = 60, 12
 NodeId = Annotated[str, Path(max_length=64)]
 
 
@@ -27,11 +31,14 @@ def show_document(request: Request, app: AppDep, viewer: Reader, node_id: NodeId
         versions = extraction_versions(tx, viewer.tenant_id, node["id"])
         jobs = node_history(tx, viewer.tenant_id, node["id"])
         similar = similar_nodes(tx, viewer.tenant_id, node["id"])
+    editable = _editable(viewer, node)
     return show(
         request,
         "document.html",
         viewer,
         node=node,
+        editable=editable,
+        fields=dict.fromkeys(editable) | node["fields"],
         versions=versions,
         reused=_is_reused(node, versions),
         jobs=jobs,
@@ -63,6 +70,33 @@ def refresh(
     return go_to(request, f"/documents/{done['id']}", f"{STAGE_NAMES[done['stage']]} {said}.")
 
 
+@router.post("/{node_id}/fields")
+def correct(
+    request: Request, app: AppDep, viewer: Reviewer, node_id: NodeId, form: Form
+) -> RedirectResponse:
+    """One field, as it was typed."""
+    name, typed = text_of(form, "field") or "", text_of(form, "value") or ""
+    with app.database.read() as tx:
+        node = show_node(tx, viewer.tenant_id, node_id)
+    app.decider.correct(
+        viewer.tenant_id,
+        node["id"],
+        {name: _parse(node, name, typed.replace("\r\n", "\n"))},
+        author=viewer.principal.author,
+        reason=text_of(form, "reason"),
+    )
+    return go_to(request, f"/documents/{node['id']}", f"{name} corrected.")
+
+
+@router.post("/{node_id}/accept")
+def accept(
+    request: Request, app: AppDep, viewer: Reviewer, node_id: NodeId, form: Form
+) -> RedirectResponse:
+    del form
+    app.decider.accept(viewer.tenant_id, node_id, author=viewer.principal.author)
+    return go_to(request, f"/documents/{node_id}", "Accepted: all fields stay as they are.")
+
+
 @router.post("/{node_id}/delete")
 def delete(
     request: Request, app: AppDep, viewer: Writer, node_id: NodeId, form: Form
@@ -79,3 +113,24 @@ def _is_reused(node: dict[str, Any], versions: list[ExtractionVersion]) -> bool:
     same text, or for this one in an earlier version."""
     newest = versions[0].fields if versions else None
     return bool(node["extraction_status"] == "ready" and node["fields"] != newest)
+
+
+def _editable(viewer: Viewer, node: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The fields that this viewer may correct, as they are typed."""
+    if not viewer.may_review or node["profile"] not in profile_names():
+        return {}
+    profile = profile_named(node["profile"])
+    texts = {name: write_value(node["fields"].get(name)) for name in profile.field_names}
+    return {
+        name: {
+            "text": text,
+            "rows": min(text.count("\n") + 1 + len(text) // _ROW_CHARS, _MOST_ROWS),
+            "is_list": is_list(profile, name),
+        }
+        for name, text in texts.items()
+    }
+
+
+def _parse(node: dict[str, Any], name: str, typed: str) -> Any:
+    known = node["profile"] in profile_names()
+    return parse_value(profile_named(node["profile"]), name, typed) if known else typed
