@@ -14,6 +14,7 @@ from penstock.embed.embedder import HashEmbedder
 from penstock.search.vectors import adopt_identity, ensure_index
 from penstock.store.database import Database, Tx
 from penstock.store.schema import (
+    corrections,
     embeddings,
     events,
     extractions,
@@ -43,6 +44,14 @@ _EXTRACTION: dict[str, Any] = {
     "model": "openai/gpt-oss-20b",
     "confidence": 0.9,
     "fields": {},
+}
+_CORRECTION: dict[str, Any] = {
+    "profile": "document",
+    "field": "title",
+    "value": "A report",
+    "before": None,
+    "author": "ada",
+    "text_hash": "of another text",
 }
 _CALL: dict[str, Any] = {
     "model": "openai/gpt-oss-20b",
@@ -183,6 +192,9 @@ class EqualContents:
             "title": "A report",
             "profile": "document",
             "fields": {"primary_skills": ["milling", "masonry"], "summary": _SEARCHED * 5},
+            "needs_review": numbers.c.n % 2 == 0,
+            "review_value": numbers.c.n % 11,
+            "review_reasons": ["missing:title"],
         }
         _insert(tx, nodes, row, numbers)
         _add_contents(tx, run.tenant_id)
@@ -192,7 +204,8 @@ def _add_work(tx: Tx, run: sa.Row[Any], numbers: sa.CTE, messages: Sequence[str]
     """All that is recorded about documents besides their nodes."""
     number, named = numbers.c.n, _names(numbers)
     node_id, tenant_id, run_id = _node_id(tx, number), run.tenant_id, run.id
-    own = {"tenant_id": tenant_id, "run_id": run_id, "node_id": node_id}
+    own_node = {"tenant_id": tenant_id, "node_id": node_id}
+    own = own_node | {"run_id": run_id}
     document = {"status": "ready", "change": "new", "updated_at": tx.now, "node_id": node_id}
     _insert(tx, run_documents, {"run_id": run_id} | named | document, numbers)
     key = "key-" + sa.cast(number, sa.Text)
@@ -200,6 +213,7 @@ def _add_work(tx: Tx, run: sa.Row[Any], numbers: sa.CTE, messages: Sequence[str]
     asked_at = tx.now - (timedelta() if tenant_id == TENANT else timedelta(days=365))
     answer = _EXTRACTION | {"cache_key": key, "extracted_at": asked_at}
     _insert(tx, extractions, own | answer, numbers)
+    _insert(tx, corrections, {**_CORRECTION, **own_node, "corrected_at": tx.now}, numbers)
     _insert(tx, model_calls, own | _CALL | {"called_at": asked_at}, numbers)
     for stage in ITEMS:
         _insert(tx, work_items, own | _item(tx, stage), numbers)

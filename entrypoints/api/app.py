@@ -22,7 +22,7 @@ from penstock.settings import Settings, load_settings
 
 DESCRIPTION = """Nodes in, structured and searchable records out. Errors are problem documents
 (RFC 9457). Tokens are JWTs with the claims `tenant` and `scopes` (kg:read, kg:write,
-admin:refresh, admin:metrics)."""
+kg:review, admin:refresh, admin:metrics)."""
 # What any route may answer: wrong use, no token, not allowed, not readable, too often, not now.
 _ANYWHERE = (400, 401, 403, 422, 429, 503)
 

@@ -55,7 +55,7 @@ def review(
     ] = False,
     gold: Annotated[
         Path | None,
-        typer.Option(help="Write corrections to this JSONL file, as `penstock eval` reads it."),
+        typer.Option(help="Write corrections to this JSONL file, as labelled documents."),
     ] = None,
     limit: Annotated[
         int | None,

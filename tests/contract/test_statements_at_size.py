@@ -20,10 +20,11 @@ from penstock.documents import Stage
 from penstock.operations.jobs import JobFilter, list_jobs, purge, replay
 from penstock.queue.items import ItemStatus
 from penstock.queue.stats import count_items, count_nodes
+from penstock.review.gold import list_gold
 from penstock.runs.costs import tenant_spending
 from penstock.runs.lifecycle import abort_run
 from penstock.runs.report import list_documents
-from penstock.search.nodes import list_nodes
+from penstock.search.nodes import ReviewFilter, list_for_review, list_nodes
 from penstock.store.database import Database, Tx
 from penstock.store.schema import nodes
 from penstock.worker.jobs import queue_statistics
@@ -45,6 +46,7 @@ LARGE = {
     "texts",
     "embeddings",
     "extractions",
+    "corrections",
     "model_calls",
     "run_documents",
     "work_items",
@@ -81,6 +83,8 @@ class Installation:
         yield "common word", lambda: self.pages.get("/search", q=COMMON, mode="text")
         for method, path in sorted(route.split(" ") for route in self._routes()):
             yield f"{method} {path}", partial(self._get, path)
+        yield "correct", self._correct
+        yield "gold", lambda: next(list_gold(self.store.database, TENANT), None)
         yield "dead letters", lambda: self._write(self._handle_dead)
         yield "delete", lambda: self.pages.delete(f"/nodes/{self._last_node()}")
         yield "backfill", self._backfill
@@ -97,6 +101,7 @@ class Installation:
             "spending": lambda tx: tenant_spending(tx, TENANT),
             "run": lambda tx: list_documents(tx, run_id, 50),
             "nodes": lambda tx: list_nodes(tx, TENANT, run_id=run_id, limit=50),
+            "review": self._review,
             "worker": lambda tx: queue_statistics(tx, TENANT, tuple(Stage)),
             **{
                 f"jobs {status}": partial(
@@ -139,6 +144,18 @@ class Installation:
         self.workplace.admit(lease)
         app = self.workplace.app
         abort_run(app.database, app.queue, lease.run.id, reason="not wanted")
+
+    def _review(self, tx: Tx) -> None:
+        """Also from the middle of the queue on."""
+        for wanted in (ReviewFilter(TENANT), ReviewFilter(TENANT, reason="missing:title")):
+            assert len(list_for_review(tx, wanted, 50)[0]) == 50
+            list_for_review(tx, wanted, 50, "5.1000")
+
+    def _correct(self) -> None:
+        node_id = self.store.node_id(8)
+        fields = {"title": "The right title"}
+        self.pages.app.decider.correct(TENANT, node_id, fields, author="ada")
+        self.pages.app.decider.accept(TENANT, node_id, author="ada")
 
     def _take_in(self) -> None:
         self.pages.add()
