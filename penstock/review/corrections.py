@@ -133,9 +133,10 @@ def holding(made: Sequence[Correction], profile: Profile, text_hash: str) -> dic
 
 
 def find_outdated(made: Sequence[Correction], profile: Profile, text_hash: str) -> tuple[str, ...]:
-    """The fields whose corrections were all made for another text or profile."""
+    """The fields whose corrections were all made for another text or profile. A value that was only
+    accepted is not missed: the new one is judged like any other."""
     held = holding(made, profile, text_hash)
-    fields = dict.fromkeys(one.field for one in made)
+    fields = dict.fromkeys(one.field for one in made if one.value != one.before)
     return tuple(name for name in fields if name in profile.field_names and name not in held)
 
 

@@ -111,8 +111,14 @@ def delete(
 def _is_reused(node: dict[str, Any], versions: list[ExtractionVersion]) -> bool:
     """Whether its fields come from an answer that was there already: for another document with the
     same text, or for this one in an earlier version."""
-    newest = versions[0].fields if versions else None
-    return bool(node["extraction_status"] == "ready" and node["fields"] != newest)
+    if node["extraction_status"] != "ready" or not versions:
+        return bool(node["extraction_status"] == "ready")
+    corrected = {one["field"] for one in node["corrections"] if one["holds"]}
+    shown, newest = (
+        {name: value for name, value in fields.items() if name not in corrected}
+        for fields in (node["fields"], versions[0].fields)
+    )
+    return shown != newest
 
 
 def _editable(viewer: Viewer, node: dict[str, Any]) -> dict[str, dict[str, Any]]:
