@@ -11,6 +11,8 @@ import sqlalchemy as sa
 from penstock.documents import Stage
 from penstock.errors import NotFound, UsageError
 from penstock.operations.nodes import delete_node, refresh_node
+from penstock.review import decisions
+from penstock.review.corrections import CorrectedRecord, apply_corrections
 from penstock.review.gold import list_gold
 from penstock.search.nodes import ReviewFilter, list_for_review, show_node
 from penstock.search.query import Filters
@@ -168,19 +170,45 @@ def test_what_is_corrected_while_it_is_extracted_is_not_lost(place: Workplace, n
     assert (shown["fields"]["title"], shown["embedding_status"]) == (RIGHT, "ready")
 
 
-def test_a_correction_and_an_extraction_that_commit_together_keep_the_correction(
-    place: Workplace, node: str
+def test_an_extraction_waits_for_a_correction_that_is_being_committed(
+    place: Workplace, node: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The correction begins before the extraction commits, and ends after it, or the reverse."""
-    for number in range(6):
-        title = f"{RIGHT} {number}"
-        thread = threading.Thread(target=correct, args=(place, node), kwargs={"title": title})
-        place.steps.on(Stage.EXTRACT, "Ulm", thread.start)
-        extract_again(place, node)
-        thread.join(30)
-        assert show(place, node)["fields"]["title"] == title
+    held, go_on = threading.Event(), threading.Event()
+
+    def hold(*given: Any) -> CorrectedRecord:
+        """The correction has been written, and nobody else sees it yet."""
+        held.set()
+        assert go_on.wait(60)
+        return apply_corrections(*given)
+
+    def correct_slowly() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(decisions, "apply_corrections", hold)
+            correct(place, node, title=RIGHT)
+
+    place.steps.calls.clear()
+    with place.database.write() as tx:
+        refresh_node(tx, place.app.queue, TENANT, node)
+        claim = place.app.queue.claim(tx, "worker")
+    correcting = threading.Thread(target=correct_slowly)
+
+    def begin_correcting() -> None:
+        correcting.start()
+        held.wait(60)
+
+    place.steps.on(Stage.EXTRACT, "Ulm", begin_correcting)
+    processor = place.app.processor(place.steps)
+    extracting = threading.Thread(target=processor.process, args=(claim,))
+    extracting.start()
+    assert held.wait(60)
+    extracting.join(0.5)
+    assert extracting.is_alive(), "it waits until the correction is there"
+    go_on.set()
+    for thread in (correcting, extracting):
+        thread.join(60)
     place.drain()
-    assert show(place, node)["embedding_status"] == "ready"
+    shown = show(place, node)
+    assert (shown["fields"]["title"], shown["embedding_status"]) == (RIGHT, "ready")
 
 
 def test_a_correction_waits_for_an_extraction_that_is_being_committed(
