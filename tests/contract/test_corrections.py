@@ -244,6 +244,17 @@ def test_what_is_searched_by_follows_a_correction(place: Workplace, node: str) -
     assert after.embedded_hash != before.embedded_hash
 
 
+def test_what_is_corrected_while_it_is_embedded_is_embedded_again(
+    place: Workplace, node: str
+) -> None:
+    correct(place, node, topics=["weirs"])
+    place.steps.calls.clear()
+    place.steps.on(Stage.EMBED, "Ulm", lambda: correct(place, node, topics=["zeppelins"]))
+    place.drain()
+    assert len(place.steps.calls[Stage.EMBED]) == 2, "with the topics before, and with those now"
+    assert place.node("a.txt").embedding_status == "ready"
+
+
 def test_what_is_not_embedded_needs_no_new_vector(place: Workplace, node: str) -> None:
     correct(place, node, date="1843")
     assert place.node("a.txt").embedding_status == "ready"
