@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.intake.intake import Intake
     from penstock.isolation.pool import ChildPool
     from penstock.llm.answers import Caps
-    from penstock.llm.chain import ModelChain, ModelSlots
+    from penstock.llm.chain import Ledger, ModelChain, ModelSlots
     from penstock.llm.prompts import Extractor
     from penstock.llm.ratelimit import RateLimit
     from penstock.maintenance.maintenance import Maintenance
@@ -253,13 +253,17 @@ class App:
 
     @cached_property
     def extractor(self) -> "Extractor":
+        return self.build_extractor()
+
+    def build_extractor(self, ledger: "Ledger | None" = None) -> "Extractor":
+        """A new extractor, whose calls to models are recorded by `ledger`; None: in the store."""
         from penstock.llm.answers import UNCAPPED
         from penstock.rules import RulesExtractor
 
         if self.settings.asks_models:
             chain = (self.settings, self.database, self.redis, UNCAPPED)
             return build_model_chain(
-                *chain, meanwhile=self._begin_loading_embedder, slots=self.model_slots
+                *chain, self._begin_loading_embedder, slots=self.model_slots, ledger=ledger
             )
         max_chars = self.settings.extraction.max_input_chars
         return RulesExtractor(UNCAPPED, max_chars, children=self.children)
@@ -647,8 +651,10 @@ def build_model_chain(
     caps: "Caps",
     meanwhile: Callable[[], None] = lambda: None,
     slots: "ModelSlots | None" = None,
+    ledger: "Ledger | None" = None,
 ) -> "ModelChain":
-    """The chain of models: primary, then fallback; `meanwhile` and `slots` as for `ModelChain`."""
+    """The chain of models: primary, then fallback; `meanwhile` and `slots` as for `ModelChain`.
+    Without a `ledger`, calls and answers are recorded in the store."""
     from penstock.llm.caller import ModelCaller
     from penstock.llm.chain import ChainSettings, ModelChain, price_table
     from penstock.llm.groq import build_groq_client
@@ -690,7 +696,7 @@ def build_model_chain(
         concurrency=limits.concurrency,
     )
     most = settings.max_cost_usd_per_run
-    ledger = StoreLedger(database, limits.version, most)
+    ledger = ledger or StoreLedger(database, limits.version, most)
     return ModelChain(chain, caller, ledger, meanwhile, slots)
 
 

@@ -106,6 +106,10 @@ COMMANDS = {
         "entrypoints.cli.backfill:app",
         "Bring old documents up to date, behind all new work; list or abort backfills.",
     ),
+    "eval": (
+        "entrypoints.cli.evaluate:evaluate",
+        "Measure extraction against labelled documents: precision, recall, F1, cost.",
+    ),
     "jobs": (
         "entrypoints.cli.jobs:app",
         "List, show, retry, cancel and delete jobs; find stuck ones.",

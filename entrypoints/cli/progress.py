@@ -1,6 +1,7 @@
-"""Live progress of a run, a backfill or a move: bars on a terminal, a line now and then elsewhere.
+"""Live progress: bars on a terminal, a line now and then elsewhere.
 
-It is read from the database, so that runs of other processes can be watched too.
+That of runs and backfills is read from the database, so that those of other processes can be
+watched too.
 """
 
 import threading
@@ -115,17 +116,35 @@ def shown_move() -> Iterator[Callable[[str, int, int], None]]:
         yield update
 
 
-def _move_lines() -> Callable[[str, int, int], None]:
+@contextmanager
+def shown_documents(label: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A function to call with how many documents are done."""
+    if not errors.is_terminal:
+        count = _line_printer()
+        yield lambda done: count(f"{label}: {done} of {total} documents")
+        return
+    with _progress() as progress:
+        bar = progress.add_task(label, total=total, left="")
+        yield lambda done: progress.update(bar, completed=done)
+
+
+def _line_printer() -> Callable[[str], None]:
+    """Prints a line now and then, with the seconds so far."""
     began = printed = time.monotonic()
 
-    def update(table: str, done: int, total: int) -> None:
+    def show(line: str) -> None:
         nonlocal printed
         now = time.monotonic()
         if now - printed >= LINE_SECONDS:
             printed = now
-            _print_line(f"move: {table}, {done} of {total}, {now - began:.0f} s")
+            _print_line(f"{line}, {now - began:.0f} s")
 
-    return update
+    return show
+
+
+def _move_lines() -> Callable[[str, int, int], None]:
+    show = _line_printer()
+    return lambda table, done, total: show(f"move: {table}, {done} of {total}")
 
 
 @contextmanager

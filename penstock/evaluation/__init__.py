@@ -1,1 +1,1 @@
-"""Measures how right extracted fields are against labelled documents."""
+"""How good extraction is: labelled documents, and how their fields compare with what is found."""
