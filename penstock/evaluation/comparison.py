@@ -192,7 +192,7 @@ def _plain(value: Any) -> str:
 def words(value: Any) -> list[str]:
     """The words of a value without case and accents; of a record, of all its values."""
     if isinstance(value, Mapping):
-        return [word for one in value.values() for word in words(one)]
+        return [word for name in sorted(value) for word in words(value[name])]
     if isinstance(value, list | tuple):
         return [word for one in value for word in words(one)]
     if value is None:
