@@ -17,17 +17,26 @@ from penstock.backfill.backfill import (
     dispatcher,
     finish_backfill,
     interruptible,
+    interruptible_by,
     open_backfill,
     read_backfill,
     switch_vectors,
 )
+from penstock.backfill.canary import canary_work, open_canary
+from penstock.backfill.canary_report import report_canary
 from penstock.backfill.estimate import estimate
 from penstock.backfill.selection import Selection, choose_nodes
 from penstock.errors import PenstockError
 from penstock.runs.up_to_date import Reason
 from penstock.search.vectors import prepare_index
 from penstock.store.retry import retry_while_unavailable
-from tasks.artifacts import backfill_progress, publish_end, publish_estimate
+from tasks.artifacts import (
+    backfill_progress,
+    canary_progress,
+    publish_canary,
+    publish_end,
+    publish_estimate,
+)
 from tasks.documents import TaskSteps, enqueue_nodes
 from tasks.events import tag_flow_run
 
@@ -49,6 +58,7 @@ def backfill(
     stale_days: Days | None = None,
     limit: AtLeastOne | None = None,
     dry_run: bool = False,
+    canary: AtLeastOne | None = None,
     all_tenants: bool = False,
     blocks: list[str] | None = None,
 ) -> dict[str, Any]:
@@ -64,6 +74,8 @@ def backfill(
         stale_days: Documents that were done longer ago than this are stale.
         limit: At most so many documents; the next run with the same limit does the next ones.
         dry_run: Count and estimate the cost; change nothing.
+        canary: Extract a sample of so many documents beside their records, and change nothing else;
+            `penstock backfill promote` or `discard` decides.
         all_tenants: Documents of all tenants.
         blocks: Saved configuration blocks that win over the environment, as `type/name`.
     """
@@ -83,6 +95,8 @@ def backfill(
         if dry_run:
             publish_estimate(found)
             return found.as_json() | {"dry_run": True}
+        if canary is not None:
+            return _try(app, selection, canary)
         record = open_backfill(app.database, selection)
         _work(app, dispatcher(app, record), record.enqueued + found.nodes)
         return _conclude(app, record)
@@ -90,6 +104,27 @@ def backfill(
 
 def _source_tags(selection: Selection) -> list[str]:
     return [f"source:{selection.source}"] if selection.source else []
+
+
+def _try(app: App, selection: Selection, size: int) -> dict[str, Any]:
+    """Extract a sample, and say what would change and what it would cost to do it all."""
+    canary = open_canary(app, selection, size)
+    steps = TaskSteps(app.steps, f"canary {canary.id}", app.settings.extraction.version)
+    work = canary_work(app, canary.id, steps)
+    progress = canary_progress(app.database, canary.id)
+
+    def interrupt() -> None:
+        work.stop()
+        app.cut_off()
+
+    with interruptible_by(interrupt, work.stop):
+        for _ in work.run():
+            progress.refresh()
+    progress.show()
+    with app.database.read() as tx:
+        found = report_canary(tx, canary).as_json()
+    publish_canary(found)
+    return found
 
 
 def _work(app: App, dispatcher: Dispatcher, expected: int) -> None:

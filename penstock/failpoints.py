@@ -29,6 +29,7 @@ POINTS = (
     "run.unfinalized",
     "raw.storing",
     "backfill.uncommitted",
+    "canary.answered",
 )
 ACTIONS = ("kill", "stop", "full")
 _FAULT = re.compile(r"(?P<point>[a-z.]+)=(?P<action>[a-z]+)(@(?P<time>[1-9][0-9]*))?")

@@ -19,6 +19,8 @@ from prefect.artifacts import (
 from prefect.exceptions import PrefectException
 
 from penstock.backfill.backfill import Dispatcher
+from penstock.backfill.canary import count_done
+from penstock.backfill.canary_report import canary_markdown
 from penstock.backfill.estimate import Estimate
 from penstock.documents import Stage
 from penstock.maintenance.retention import Maintained, MaintenanceStep, in_short
@@ -210,6 +212,27 @@ def backfill_progress(dispatcher: Dispatcher, expected: int) -> ProgressArtifact
         return percent, f"Backfill {backfill_id}: {done} of {whole} nodes done"
 
     return ProgressArtifact(f"backfill-{backfill_id}-progress", read)
+
+
+def canary_progress(database: Database, canary_id: int) -> ProgressArtifact:
+    """The progress bar of a canary."""
+
+    def read() -> tuple[float, str]:
+        with database.read() as tx:
+            done, total = count_done(tx, canary_id)
+        return 100.0 * done / total, f"Canary {canary_id}: {done} of {total} documents done"
+
+    return ProgressArtifact(f"canary-{canary_id}-progress", read)
+
+
+def publish_canary(found: dict[str, Any]) -> None:
+    """Leave behind what a canary has found."""
+    with best_effort(f"the report of canary {found['id']}"):
+        create_markdown_artifact(
+            key=f"canary-{found['id']}-report",
+            markdown=canary_markdown(found),
+            description=f"Canary {found['id']}",
+        )
 
 
 def publish_estimate(estimate: Estimate) -> None:

@@ -1,6 +1,8 @@
 """`penstock backfill`: brings old documents up to date, after everything that is fresh."""
 
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,8 +13,10 @@ from entrypoints.cli.output import (
     Json,
     Tenant,
     console,
+    errors,
     print_error,
     print_json,
+    print_pairs,
     print_table,
 )
 from penstock.app import open_app
@@ -23,12 +27,27 @@ from penstock.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from penstock.backfill.estimate import Estimate
+    from penstock.backfill.selection import Selection
+    from penstock.evaluation.gold import GoldRecord
+    from penstock.store.database import Database
 
 app = typer.Typer(
     invoke_without_command=True,
-    help="Bring old documents up to date, behind all new work; list or abort backfills.",
+    help="Bring old documents up to date, behind all new work; try a sample first.",
 )
+MOST_EXAMPLES = 20
+MOST_CHARS = 60
 _INTERRUPTED = "interrupted; the same command goes on where it stopped, and workers with what waits"
+CanaryId = Annotated[
+    int, typer.Argument(min=1, max=LARGEST_ID, help="From `penstock backfill list`.")
+]
+Gold = Annotated[
+    str | None,
+    typer.Option(
+        help="JSONL file of labelled documents, by which a canary is scored: their ids are those "
+        "of nodes, or the names or addresses that sources know them by."
+    ),
+]
 AllTenants = Annotated[bool, typer.Option("--all-tenants", help="All tenants instead of one.")]
 
 
@@ -60,6 +79,16 @@ def backfill(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count, estimate the cost, and change nothing.")
     ] = False,
+    canary: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=LARGEST_ID,
+            help="Extract a sample of this many documents beside their records, and show what "
+            "would change; then `promote` or `discard` it.",
+        ),
+    ] = None,
+    gold: Gold = None,
     json: Json = False,
 ) -> None:
     """Reprocess documents that are outdated, unextracted, failed, or have no vector.
@@ -77,7 +106,11 @@ def backfill(
         "stale_days": stale_days,
         "limit": limit,
     }
-    if dry_run:
+    if gold and canary is None:
+        raise UsageError("--gold is for a canary: give --canary too")
+    if canary is not None:
+        _run_canary(settings, wanted, canary, gold, json)
+    elif dry_run:
         _print_estimate(settings, wanted, json)
     else:
         _run(settings, wanted, json)
@@ -128,6 +161,63 @@ def abort(
         )
 
 
+@app.command()
+def show(
+    canary_id: CanaryId,
+    gold: Gold = None,
+    tenant: Tenant = None,
+    all_tenants: AllTenants = False,
+    json: Json = False,
+) -> None:
+    """Show what a canary has found: fields that would change, scores, and the price of it all."""
+    settings = load_settings()
+    _show_canary(settings, canary_id, _whose(settings, tenant, all_tenants), gold, json)
+
+
+@app.command()
+def promote(
+    canary_id: CanaryId,
+    tenant: Tenant = None,
+    all_tenants: AllTenants = False,
+    json: Json = False,
+) -> None:
+    """Take over what a canary has found, and go on with all other documents."""
+    from penstock.backfill.canary import promote_canary
+
+    settings = load_settings()
+    with open_app(settings) as opened:
+        whose = _whose(settings, tenant, all_tenants)
+        chosen = promote_canary(opened, canary_id, whose).selection
+    wanted = {
+        "tenant": chosen.tenant_id,
+        "all_tenants": chosen.tenant_id is None,
+        "source": chosen.source,
+        "reasons": [*chosen.reasons],
+        "stale_days": chosen.stale_days,
+        "limit": chosen.limit,
+    }
+    _run(settings, wanted, json)
+
+
+@app.command()
+def discard(
+    canary_id: CanaryId,
+    tenant: Tenant = None,
+    all_tenants: AllTenants = False,
+    json: Json = False,
+) -> None:
+    """Forget what a canary has found. No document was changed."""
+    from penstock.backfill.canary import discard_canary
+
+    settings = load_settings()
+    with open_app(settings) as opened:
+        discard_canary(opened.database, canary_id, _whose(settings, tenant, all_tenants))
+    if json:
+        print_json({"discarded": canary_id})
+    else:
+        console.print(f"canary {canary_id} is discarded; no document was changed", highlight=False)
+
+
 def _whose(settings: Settings, tenant: str | None, all_tenants: bool) -> str | None:
     if all_tenants and tenant:
         raise UsageError("--tenant and --all-tenants exclude each other: give one of them")
@@ -149,6 +239,17 @@ def _print_estimate(settings: Settings, wanted: dict[str, Any], json: bool) -> N
     print_table(("reason", "documents"), found.reasons.items())
     print_table(("begins with", "documents"), found.stages.items())
     console.print(_summary(found), highlight=False)
+    _print_undecided(settings, wanted["tenant"])
+
+
+def _print_undecided(settings: Settings, tenant: str | None) -> None:
+    """Outdated documents wait for a canary."""
+    from penstock.backfill.backfill import decide_first, undecided_canaries
+
+    with open_app(settings) as opened, opened.database.read() as tx:
+        for one in undecided_canaries(tx, tenant):
+            waiting = f"outdated documents were left as they are: {decide_first(one.id)}"
+            errors.print(waiting, highlight=False)
 
 
 def _summary(found: "Estimate") -> str:
@@ -160,11 +261,114 @@ def _summary(found: "Estimate") -> str:
 
 
 def _run(settings: Settings, wanted: dict[str, Any], json: bool) -> None:
-    from entrypoints.cli.local_servers import connect_prefect
     from entrypoints.cli.progress import shown_backfill
-    from penstock.backfill.backfill import interrupt_backfills, leave_backfills
 
     began = time.monotonic()
+    figures = _run_shown(settings, wanted, shown_backfill, json)
+    if json:
+        print_json(figures)
+        return
+    console.print(
+        f"backfill {figures['id']} {figures['status']}: {figures['enqueued']} documents, "
+        f"{figures['failed']} failed in {time.monotonic() - began:.1f} s",
+        highlight=False,
+    )
+    if figures["vectors"]:
+        console.print(f"vectors: {figures['vectors']}", highlight=False)
+    _print_undecided(settings, wanted["tenant"])
+
+
+def _run_canary(
+    settings: Settings, wanted: dict[str, Any], size: int, gold: str | None, json: bool
+) -> None:
+    from entrypoints.cli.progress import shown_canary
+
+    if gold is not None:
+        _read_gold(gold)  # whatever is wrong with it, before the first document
+    figures = _run_shown(settings, wanted, shown_canary, json, canary=size)
+    _show_canary(settings, figures["id"], wanted["tenant"], gold, json)
+
+
+def _read_gold(gold: str | None) -> list["GoldRecord"]:
+    from penstock.evaluation.gold import read_gold
+
+    return [] if gold is None else [one for found in read_gold([gold]) for one in found.records]
+
+
+def _show_canary(
+    settings: Settings, canary_id: int, whose: str | None, gold: str | None, json: bool
+) -> None:
+    from penstock.backfill.backfill import read_backfill
+    from penstock.backfill.canary_report import report_canary
+
+    with open_app(settings) as opened, opened.database.read() as tx:
+        canary = read_backfill(tx, canary_id, whose)
+        if canary.canary is None:
+            raise UsageError(f"backfill {canary_id} is not a canary: see `penstock backfill list`")
+        ended = canary.canary.get("report")
+        found = ended and canary.as_json() | ended
+        found = found or report_canary(tx, canary, _read_gold(gold)).as_json()
+    if json:
+        print_json(found)
+    else:
+        _print_canary(found)
+
+
+def _print_canary(found: dict[str, Any]) -> None:
+    from penstock.backfill.canary_report import FIELD_COLUMNS, price_line
+
+    sure = found["confidence"]
+    console.print(
+        f"canary {found['id']}, {found['status']}: {found['done']} of "
+        f"{found['canary']['documents']} documents done, {found['changed']} would change, "
+        f"{found['failed']} failed, {found['skipped']} were skipped",
+        highlight=False,
+    )
+    for profile, fields in found["fields"].items():
+        rows = [[name, *one.values()] for name, one in fields.items()]
+        print_table(FIELD_COLUMNS, rows, title=profile)
+    examples = [
+        [one["title"], name, *map(_in_short, sides)]
+        for one in found.get("examples", ())
+        for name, sides in one["fields"].items()
+    ]
+    if examples:
+        print_table(("document", "field", "as it is", "as it would be"), examples[:MOST_EXAMPLES])
+    if found.get("scores"):
+        _print_scores(found["scores"])
+    print_pairs([("confidence now", sure["before"]), ("confidence then", sure["after"])])
+    console.print(price_line(found), highlight=False)
+    if found["status"] == "canary":
+        number = found["id"]
+        console.print(
+            f"next: `penstock backfill promote {number}` or `penstock backfill discard {number}`",
+            highlight=False,
+        )
+
+
+def _in_short(value: Any) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value or "–")
+    return text if len(text) <= MOST_CHARS else f"{text[: MOST_CHARS - 1]}…"
+
+
+def _print_scores(scores: dict[str, Any]) -> None:
+    from penstock.evaluation import page
+
+    for profile, rows in page.side_by_side(scores["before"], scores["after"]).items():
+        print_table(page.SIDE_COLUMNS, rows, title=f"{profile}, by the labelled documents")
+    console.print(page.describe_changes(scores["changes"]), highlight=False)
+
+
+def _run_shown(
+    settings: Settings,
+    wanted: dict[str, Any],
+    shown: "Callable[[Database, Selection], AbstractContextManager[None]]",
+    json: bool,
+    **parameters: Any,
+) -> dict[str, Any]:
+    """Run the flow, with its progress."""
+    from entrypoints.cli.local_servers import connect_prefect
+    from penstock.backfill.backfill import interrupt_backfills, leave_backfills
 
     def leave(_: int) -> None:
         leave_backfills()
@@ -178,8 +382,8 @@ def _run(settings: Settings, wanted: dict[str, Any], json: bool) -> None:
         with Interruption(interrupt_backfills, leave) as interruption:
             try:
                 connect_prefect(settings)
-                with shown_backfill(opened.database, selection):
-                    figures = _run_flow(settings, wanted)
+                with shown(opened.database, selection):
+                    figures = _run_flow(settings, wanted | parameters)
             except KeyboardInterrupt:
                 pass
             except Exception as error:
@@ -190,16 +394,7 @@ def _run(settings: Settings, wanted: dict[str, Any], json: bool) -> None:
     if failure is not None:
         raise failure
     assert figures is not None, "an interrupt has a signal"
-    if json:
-        print_json(figures)
-        return
-    console.print(
-        f"backfill {figures['id']} {figures['status']}: {figures['enqueued']} documents, "
-        f"{figures['failed']} failed in {time.monotonic() - began:.1f} s",
-        highlight=False,
-    )
-    if figures["vectors"]:
-        console.print(f"vectors: {figures['vectors']}", highlight=False)
+    return figures
 
 
 def _print_interrupted(json: bool) -> None:

@@ -104,7 +104,7 @@ COMMANDS = {
     ),
     "backfill": (
         "entrypoints.cli.backfill:app",
-        "Bring old documents up to date, behind all new work; list or abort backfills.",
+        "Bring old documents up to date, behind all new work; try a sample first.",
     ),
     "eval": (
         "entrypoints.cli.evaluate:evaluate",

@@ -20,7 +20,7 @@ from rich.progress import (
 )
 
 from entrypoints.cli.output import errors
-from penstock.backfill.backfill import count_own, find_active
+from penstock.backfill.backfill import count_own, find_active, undecided_canaries
 from penstock.backfill.selection import Selection
 from penstock.documents import Stage
 from penstock.errors import PenstockError
@@ -94,6 +94,20 @@ def shown_backfill(database: Database, selection: Selection) -> Iterator[None]:
         return Reading(found.enqueued - count_own(tx, found.id), found.enqueued)
 
     with _shown(database, "backfill", read):
+        yield
+
+
+@contextmanager
+def shown_canary(database: Database, selection: Selection) -> Iterator[None]:
+    """Show the progress of the canary of this selection meanwhile."""
+    from penstock.backfill.canary import count_done
+
+    def read(tx: Tx) -> Reading | None:
+        undecided = undecided_canaries(tx, selection.tenant_id)
+        found = next((one for one in undecided if one.selection.key == selection.key), None)
+        return None if found is None else Reading(*count_done(tx, found.id))
+
+    with _shown(database, "canary", read):
         yield
 
 

@@ -1,12 +1,12 @@
 """Backfills: recorded, so that a second start continues the first, and enqueued in batches."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -25,6 +25,7 @@ from penstock.store.database import Database, Tx
 from penstock.store.retry import retry_while_unavailable
 from penstock.store.schema import (
     ACTIVE_BACKFILL,
+    UNDECIDED_CANARY,
     WAITING_ITEM,
     backfills,
     nodes,
@@ -42,8 +43,8 @@ NOTE = "Job was requeued by a backfill."
 # The advisory lock of dispatchers: "backfill" in ASCII.
 _LOCK = int.from_bytes(b"backfill", "big")
 _c = backfills.c
-# The workers of the backfills of this process.
-_working: list["Worker"] = []
+# What works for backfills in this process.
+_working: list["_Interruptible"] = []
 _OF_BACKFILLS = work_items.c.priority == BACKFILL_PRIORITY
 
 
@@ -51,6 +52,10 @@ class BackfillStatus(StrEnum):
     ACTIVE = "active"
     FINISHED = "finished"
     ABORTED = "aborted"
+    CANARY = "canary"
+    """A sample alone; undecided."""
+    PROMOTED = "promoted"
+    DISCARDED = "discarded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,8 @@ class Backfill:
     created_at: datetime
     updated_at: datetime
     finished_at: datetime | None
+    canary: Mapping[str, Any] | None
+    """Of a canary: who extracts, how many documents there are, and how it ended."""
 
     @property
     def has_reached_limit(self) -> bool:
@@ -84,6 +91,7 @@ class Backfill:
             **{name: one for name, one in target["target"].items() if name != "profile_hashes"},
             "created_at": self.created_at.isoformat(),
             "finished_at": self.finished_at.isoformat() if self.finished_at else None,
+            "canary": self.canary,
         }
 
 
@@ -98,28 +106,36 @@ def open_backfill(database: Database, selection: Selection) -> Backfill:
         for other in map(_backfill, tx.execute(active).all()):
             if selection.differs_in_target_alone(other.selection):
                 _end(tx, other.id, BackfillStatus.ABORTED)
-        row = {
-            "tenant_id": selection.tenant_id,
-            "key": selection.key,
-            "selection": selection.as_json(),
-            "status": BackfillStatus.ACTIVE,
-            "cursor": first_cursor(tx, selection),
-            "enqueued": 0,
-            "created_at": tx.now,
-            "updated_at": tx.now,
-        }
-        # Two that start the same at once record it once.
-        tx.execute(tx.insert(backfills).values(row).on_conflict_do_nothing())
+        record_backfill(tx, selection, BackfillStatus.ACTIVE, cursor=first_cursor(tx, selection))
         found = find_active(tx, selection)
     assert found is not None, "it was recorded, or there already"
     return found
 
 
+def record_backfill(
+    tx: Tx, selection: Selection, status: BackfillStatus, **values: Any
+) -> int | None:
+    """Its id; None when there is one with this selection and status: two that start the same at
+    once record it once."""
+    row = {
+        "tenant_id": selection.tenant_id,
+        "key": selection.key,
+        "selection": selection.as_json(),
+        "status": status,
+        "cursor": 0,
+        "enqueued": 0,
+        "created_at": tx.now,
+        "updated_at": tx.now,
+    }
+    inserted = tx.insert(backfills).values(row | values).on_conflict_do_nothing()
+    return tx.execute(inserted.returning(_c.id)).scalar_one_or_none()
+
+
 def first_cursor(tx: Tx, selection: Selection) -> int:
     """Where a start would begin: where the active backfill stands, or behind the one that ended
     at its limit, so that a second one with the same limit does the next so many."""
-    newest = sa.select(backfills).where(_c.key == selection.key).order_by(_c.id.desc()).limit(1)
-    row = tx.execute(newest).first()
+    same = sa.select(backfills).where(_c.key == selection.key, _c.canary.is_(None))
+    row = tx.execute(same.order_by(_c.id.desc()).limit(1)).first()
     if row is None:
         return 0
     last = _backfill(row)
@@ -170,9 +186,27 @@ def abort_backfill(
     with database.write() as tx:
         backfill = read_backfill(tx, backfill_id, tenant_id)
         if not _end(tx, backfill_id, BackfillStatus.ABORTED):
+            if backfill.status is BackfillStatus.CANARY:
+                raise UsageError(decide_first(backfill_id))
             raise UsageError(f"backfill {backfill_id} is {backfill.status} already")
         waiting = sa.and_(WAITING_ITEM, _of_backfill(backfill_id))
         return len(queue.cancel(tx, waiting))
+
+
+def undecided_canaries(tx: Tx, tenant_id: str | None) -> list[Backfill]:
+    """Those that hold back outdated documents of this tenant, or (None) of any."""
+    query = sa.select(backfills).where(UNDECIDED_CANARY).order_by(_c.id)
+    if tenant_id is not None:
+        query = query.where(sa.or_(_c.tenant_id.is_(None), _c.tenant_id == tenant_id))
+    return [_backfill(row) for row in tx.execute(query)]
+
+
+def decide_first(canary_id: int) -> str:
+    """What to do about an undecided canary."""
+    return (
+        f"canary {canary_id} is undecided: `penstock backfill promote {canary_id}` or `penstock "
+        f"backfill discard {canary_id}` first"
+    )
 
 
 def count_active(tx: Tx) -> int:
@@ -348,26 +382,48 @@ def switch_vectors(app: "App") -> str:
     return str(after)
 
 
+class _Interruptible(NamedTuple):
+    """How to stop what works for a backfill, and how to do so when the process ends now."""
+
+    interrupt: Callable[[], None]
+    leave: Callable[[], None]
+
+
 @contextmanager
 def interruptible(worker: "Worker") -> Iterator[None]:
     """Within the block, the two functions below reach this worker of a backfill."""
-    _working.append(worker)
+
+    def interrupt() -> None:
+        worker.stop()
+        worker.cut_off()
+
+    def leave() -> None:
+        worker.stop()
+        with worker.database.write() as tx:
+            worker.queue.take_away(tx, work_items.c.lease_owner == worker.heartbeat.owner)
+
+    with interruptible_by(interrupt, leave):
+        yield
+
+
+@contextmanager
+def interruptible_by(interrupt: Callable[[], None], leave: Callable[[], None]) -> Iterator[None]:
+    """Within the block, the two functions below call these."""
+    working = _Interruptible(interrupt, leave)
+    _working.append(working)
     try:
         yield
     finally:
-        _working.remove(worker)
+        _working.remove(working)
 
 
 def interrupt_backfills() -> None:
     """Stop the backfills of this process: what is under way is cut off and given back."""
-    for worker in _working.copy():
-        worker.stop()
-        worker.cut_off()
+    for working in _working.copy():
+        working.interrupt()
 
 
 def leave_backfills() -> None:
     """The same for a process that ends now: its threads will not give back what they hold."""
-    for worker in _working.copy():
-        worker.stop()
-        with worker.database.write() as tx:
-            worker.queue.take_away(tx, work_items.c.lease_owner == worker.heartbeat.owner)
+    for working in _working.copy():
+        working.leave()

@@ -4,7 +4,7 @@ import hashlib
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -72,15 +72,11 @@ def process_extract(
     items = context.begin(claim, claim.items)
     hit("extract.begun")
     with context.database.read() as tx:
-        requests = _load_requests(tx, context, items, models)
-        kept, own = _find_kept(tx, items, requests)
-    asked = {request.key: request for request in requests if request.key not in kept}
-    reused = sum(request.key in kept for request in requests)
-    step = partial(context.steps.extract, reused=reused)
-    # Also when all is reused: the step is to be seen in Prefect.
-    results = compute(step, [*asked], [*asked.values()]) if asked else step([], [])
+        requests = _load_requests(tx, context, [_of_item(item) for item in items], models)
+        kept, own = _find_kept(tx, requests)
+    asked = _without_answer(requests, kept)
+    answers = _answer(context, requests, kept)
     hit("extract.answered")
-    answers: dict[str, ExtractionResult] = kept | dict(zip(asked, results, strict=True))
     own |= {request.node_id for request in asked.values()}
     good: list[tuple[WorkItem, Extraction | ExtractionSkipped]]
     good, bad = split_faults(items, [answers[request.key] for request in requests])
@@ -93,6 +89,66 @@ def process_extract(
         _keep_answers(tx, context, [by_node[node_id] for node_id in fresh], answers)
 
     return context.commit(claim, completed, bad, write, stages)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedNode:
+    """A node whose fields are wanted."""
+
+    tenant_id: str
+    node_id: str
+    profile: str | None = None
+    """The profile that its run names."""
+    run_id: int | None = None
+    anew: int | None = None
+    """The item that takes no kept answer."""
+
+
+def _of_item(item: WorkItem) -> WantedNode:
+    payload = item.payload
+    anew = item.id if payload.refresh else None
+    return WantedNode(item.tenant_id, item.node_id, payload.profile, item.run_id, anew)
+
+
+def answer_ahead(
+    context: StageContext, wanted: Sequence[WantedNode], models: str
+) -> list[tuple[ExtractionRequest, ExtractionResult]]:
+    """What these nodes would get if they were extracted now. The nodes stay as they are; when they
+    are extracted with the same configuration, they get the answers that are kept from here."""
+    with context.database.read() as tx:
+        requests = _load_requests(tx, context, wanted, models)
+        kept, _ = _find_kept(tx, requests)
+    answers = _answer(context, requests, kept)
+    asked = _without_answer(requests, kept).values()
+    fresh = [one for one in asked if isinstance(answers[one.key], Extraction)]
+    with context.database.write() as tx:
+        _keep_answers(tx, context, fresh, answers)
+    return [(one, _shown(answers[one.key], context.caps)) for one in requests]
+
+
+def _shown(answer: ExtractionResult, caps: Caps) -> ExtractionResult:
+    return _cap(answer, caps) if isinstance(answer, Extraction) else answer
+
+
+def _without_answer(
+    requests: Sequence[ExtractionRequest], kept: Container[str]
+) -> dict[str, ExtractionRequest]:
+    """By key, so that two that are the same are asked once."""
+    return {request.key: request for request in requests if request.key not in kept}
+
+
+def _answer(
+    context: StageContext,
+    requests: Sequence[ExtractionRequest],
+    kept: Mapping[str, ExtractionResult],
+) -> dict[str, ExtractionResult]:
+    """The answer to each request, by its key: those that are kept, and new ones to the others."""
+    asked = _without_answer(requests, kept)
+    reused = sum(request.key in kept for request in requests)
+    step = partial(context.steps.extract, reused=reused)
+    # Also when all is reused: the step is to be seen in Prefect.
+    results = compute(step, [*asked], [*asked.values()]) if asked else step([], [])
+    return {**kept, **dict(zip(asked, results, strict=True))}
 
 
 def _completion(
@@ -218,38 +274,38 @@ def _answer_row(
 
 
 def _load_requests(
-    tx: Tx, context: StageContext, items: Sequence[WorkItem], models: str
+    tx: Tx, context: StageContext, wanted: Sequence[WantedNode], models: str
 ) -> list[ExtractionRequest]:
     c = nodes.c
     query = (
         sa.select(c.id, *CHOICE_COLUMNS)
         .outerjoin(texts, texts.c.seq == c.seq)
         .outerjoin(sources, sources.c.id == c.source_id)
-        .where(c.id.in_([item.node_id for item in items]))
+        .where(c.id.in_([one.node_id for one in wanted]))
     )
     rows = {row.id: row for row in tx.execute(query)}
-    return [_request(context, item, rows[item.node_id], models) for item in items]
+    return [_request(context, one, rows[one.node_id], models) for one in wanted]
 
 
 def _request(
-    context: StageContext, item: WorkItem, row: sa.Row[Any], models: str
+    context: StageContext, wanted: WantedNode, row: sa.Row[Any], models: str
 ) -> ExtractionRequest:
-    choice = choose_profile(item.payload.profile, row, context.default_profile)
+    choice = choose_profile(wanted.profile, row, context.default_profile)
     title, text = row.title or None, row.body or ""
     made_by = (context.extraction_version, choice.profile, models)
-    key = fields_key(item.tenant_id, *made_by, title, row.metadata, text)
-    if item.payload.refresh:
+    key = fields_key(wanted.tenant_id, *made_by, title, row.metadata, text)
+    if wanted.anew is not None:
         # Under a key of its own, so that no kept answer is found.
-        key = hashlib.sha256(f"{key}:{item.id}".encode()).hexdigest()
+        key = hashlib.sha256(f"{key}:{wanted.anew}".encode()).hexdigest()
     return ExtractionRequest(
         text,
         choice.profile,
         title,
         row.metadata,
         key,
-        item.tenant_id,
-        item.node_id,
-        item.run_id,
+        wanted.tenant_id,
+        wanted.node_id,
+        wanted.run_id,
         choice.basis,
         choice.reason,
     )
@@ -261,13 +317,13 @@ def _profile_hash(profile: str) -> str | None:
 
 
 def _find_kept(
-    tx: Tx, items: Sequence[WorkItem], requests: Sequence[ExtractionRequest]
+    tx: Tx, requests: Sequence[ExtractionRequest]
 ) -> tuple[dict[str, ExtractionResult], set[str]]:
     """Answers that the store holds for exactly these requests, by key; and the nodes whose own
     answer it is, from an attempt of the same run that did not get to its commit."""
     c = extractions.c
     query = sa.select(extractions).where(
-        c.tenant_id.in_({item.tenant_id for item in items}),
+        c.tenant_id.in_({request.tenant_id for request in requests}),
         c.cache_key.in_([request.key for request in requests]),
     )
     rows = {row.cache_key: row for row in tx.execute(query)}

@@ -22,7 +22,7 @@ from penstock.documents import Fault, Stage
 from penstock.runs.compare import SAME_BYTES, Compared, find_sameness
 from penstock.runs.run import Change
 from penstock.store.database import Tx
-from penstock.store.schema import embeddings, nodes, texts
+from penstock.store.schema import UNDECIDED_CANARY, backfills, embeddings, nodes, texts
 
 _c = nodes.c
 _Condition = sa.ColumnElement[bool]
@@ -40,7 +40,7 @@ class Reason(StrEnum):
 
     OUTDATED = "outdated"
     """Extracted under another EXTRACTION_VERSION, with another schema or prompt of its profile, or
-    for another profile than the wanted one."""
+    for another profile than the wanted one. Not while a canary of its tenant is undecided."""
     UNEXTRACTED = "unextracted"
     """Not extracted, though it should be."""
     FAILED = "failed"
@@ -148,9 +148,20 @@ def _is_outdated(target: Target, profile: str | None) -> _Condition:
         sa.and_(_c.profile == name, _c.extraction_profile_hash != now)
         for name, now in target.profile_hashes
     ]
+    changed = sa.and_(sa.or_(*other), ~_is_held())
     if profile is not None:
-        other.append(_c.profile.is_distinct_from(profile))
-    return sa.and_(extracted, sa.or_(*other))
+        changed = sa.or_(changed, _c.profile.is_distinct_from(profile))
+    return sa.and_(extracted, changed)
+
+
+def _is_held() -> sa.Exists:
+    """Until a canary is promoted or discarded, records stay as they are."""
+    of_tenant = backfills.c.tenant_id == _c.tenant_id
+    return (
+        sa.exists()
+        .where(UNDECIDED_CANARY, sa.or_(backfills.c.tenant_id.is_(None), of_tenant))
+        .correlate(nodes)
+    )
 
 
 def _is_unextracted(target: Target) -> _Condition:

@@ -13,6 +13,7 @@ LEASED_ITEM = sa.text("status = 'processing'")
 ITEM_OF_RUN = sa.text("run_id IS NOT NULL")
 ACTIVE_RUN = sa.text("status IN ('pending', 'initializing', 'ingesting')")
 ACTIVE_BACKFILL = sa.text("status = 'active'")
+UNDECIDED_CANARY = sa.text("status = 'canary'")
 DEAD_ITEM = sa.text("status = 'failed'")
 COMPLETE_ITEM = sa.text("status = 'complete'")
 CANCELLED_ITEM = sa.text("status = 'cancelled'")
@@ -379,11 +380,35 @@ backfills = sa.Table(
     # The `seq` of the last node that was looked at.
     sa.Column("cursor", Id, nullable=False),
     sa.Column("enqueued", sa.Integer, nullable=False),
+    # Of a canary: who extracts, how many documents there are, and how it ended.
+    sa.Column("canary", Json),
     sa.Column("created_at", UtcDateTime, nullable=False),
     sa.Column("updated_at", UtcDateTime, nullable=False),
     sa.Column("finished_at", UtcDateTime),
     _partial_index("uq_backfills_one_active", "key", where=ACTIVE_BACKFILL, unique=True),
+    _partial_index("uq_backfills_one_canary", "key", where=UNDECIDED_CANARY, unique=True),
     sqlite_autoincrement=True,
+)
+
+# The sample of a canary: what its documents hold, and what they would get.
+canary_documents = sa.Table(
+    "canary_documents",
+    metadata,
+    sa.Column(
+        "backfill_id", Id, sa.ForeignKey("backfills.id", ondelete="CASCADE"), primary_key=True
+    ),
+    sa.Column("seq", Id, sa.ForeignKey("nodes.seq", ondelete="CASCADE"), primary_key=True),
+    sa.Column("lease_token", sa.Text),
+    sa.Column("lease_expires_at", UtcDateTime),
+    # Null: to be done. `ready`, or why there are no fields.
+    sa.Column("outcome", Text),
+    # Under which the answer is kept.
+    sa.Column("cache_key", sa.Text),
+    sa.Column("profile", sa.Text),
+    # Fields and confidence as they were, and as they would be.
+    sa.Column("old", Json),
+    sa.Column("new", Json),
+    sa.Index("ix_canary_documents_node", "seq"),
 )
 
 # One row: the vectors that search looks among.
