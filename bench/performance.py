@@ -9,7 +9,7 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -170,10 +170,15 @@ def read_figures(path: Path) -> list[Figure]:
 
 def render(page: str, record: Record) -> str:
     """The page with its tables written anew, and its prose untouched."""
+    return fill_blocks(page, lambda name: render_block(name, record))
 
-    def fill(block: re.Match[str]) -> str:
-        begin, name, _, end = block.groups()
-        return f"{begin}\n{render_block(name, record)}\n{end}"
+
+def fill_blocks(page: str, block: Callable[[str], str]) -> str:
+    """The page with what is between its markers written anew, by the name in the marker."""
+
+    def fill(found: re.Match[str]) -> str:
+        begin, name, _, end = found.groups()
+        return f"{begin}\n{block(name)}\n{end}"
 
     return _BLOCK.sub(fill, page)
 

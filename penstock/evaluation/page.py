@@ -28,10 +28,14 @@ def page_markdown(title: str, evaluations: Sequence[Json], changes: Sequence[Jso
 
 
 def evaluation_markdown(evaluation: Json, heading: str = "##") -> str:
-    """The figures of one evaluation."""
-    setup, parts = evaluation["setup"], []
-    parts.append(f"{heading} {setup['gold']}: {describe_setup(setup)}")
-    parts.append(describe_counts(evaluation))
+    """The figures of one evaluation, under a heading."""
+    setup = evaluation["setup"]
+    return f"{heading} {setup['gold']}: {describe_setup(setup)}\n\n{figures_markdown(evaluation)}"
+
+
+def figures_markdown(evaluation: Json) -> str:
+    """The same without a heading."""
+    parts = [describe_counts(evaluation)]
     for profile, rows in field_rows(evaluation).items():
         parts.append(f"Profile `{profile}`:\n\n{_table(FIELD_COLUMNS, rows)}")
     if curve := curve_rows(evaluation):

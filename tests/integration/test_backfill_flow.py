@@ -16,6 +16,7 @@ from flows.backfill import backfill
 from flows.ingest import ingest
 from penstock.app import open_app
 from penstock.backfill.backfill import BackfillStatus, list_backfills
+from penstock.backfill.canary import promote_canary
 from penstock.errors import NotFound, UsageError
 from penstock.local.prefect_server import ServerAddress
 from penstock.runs.up_to_date import Reason
@@ -156,3 +157,37 @@ def test_a_flow_run_that_was_killed_is_taken_up_by_the_next(
         extracts = sa.select(work_items.c.node_id).where(own, work_items.c.stage == "extract")
         done = tx.execute(extracts).scalars().all()
     assert len(done) == len(set(done)) == 3
+
+
+_KILLED_CANARY = """
+from flows.backfill import backfill
+backfill(reasons=["outdated"], canary=2)
+"""
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_canary_that_was_killed_is_taken_up_and_changes_no_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("EXTRACTION_VERSION", "2.0.0")
+    monkeypatch.setenv("PENSTOCK_LEASE_SECONDS", "2")
+    monkeypatch.setenv("PENSTOCK_HEARTBEAT_SECONDS", "0.5")
+    monkeypatch.setenv("PENSTOCK_FAULTS", "canary.answered=kill")
+    root = Path(__file__).parent.parent.parent
+    command = [sys.executable, "-c", _KILLED_CANARY]
+    died = subprocess.run(command, cwd=root, capture_output=True, check=False, timeout=120)
+    assert died.returncode != 0
+    monkeypatch.delenv("PENSTOCK_FAULTS")
+
+    state, flow_run = run_backfill(reasons=["outdated"], canary=2)
+
+    found = state.result()
+    assert (found["id"], found["done"], found["failed"]) == (1, 2, 0)
+    assert versions() == {"1.0.0"}
+    assert {one["type"] for one in artifacts_of(flow_run)} == {"progress", "markdown"}
+    held = backfill(reasons=["outdated"])
+    assert (held["enqueued"], versions()) == (0, {"1.0.0"})
+    with open_app() as app:
+        promote_canary(app, found["id"])
+    assert backfill(reasons=["outdated"])["enqueued"] == 3
+    assert versions() == {"2.0.0"}
