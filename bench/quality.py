@@ -120,7 +120,9 @@ def _block(name: str, record: Record) -> str:
 
 
 def _summary(taken: Circumstances, figures: Sequence[Figure]) -> str:
-    rows = [(one.what, one.shown_wanted, one.shown_value, one.verdict, one.detail) for one in figures]
+    rows = [
+        (one.what, one.shown_wanted, one.shown_value, one.verdict, one.detail) for one in figures
+    ]
     head = ("what, of the held-out documents", "wanted", "measured", "", "beside")
     lines = [head, ("---",) * len(head), *rows]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -16,6 +16,7 @@ from penstock.documents import (
     ExtractionSkipped,
     Fault,
     ModelCall,
+    RawReference,
 )
 from penstock.errors import UsageError
 from penstock.evaluation.comparison import known_fields
@@ -31,7 +32,7 @@ from penstock.evaluation.scoring import (
 from penstock.llm.answers import cap_fields
 from penstock.llm.chain import price_table
 from penstock.llm.profiles import choose_by_class, profile_named
-from penstock.pipeline.steps import DirectSteps, ExtractionResult, RawReference
+from penstock.pipeline.steps import DirectSteps, ExtractionResult
 from penstock.rules.detection import detect_profile
 
 Progress = Callable[[int], None]

@@ -185,9 +185,9 @@ def test_a_canary_that_was_killed_is_taken_up_and_changes_no_record(
     assert (found["id"], found["done"], found["failed"]) == (1, 2, 0)
     assert versions() == {"1.0.0"}
     assert {one["type"] for one in artifacts_of(flow_run)} == {"progress", "markdown"}
-    held = backfill(reasons=["outdated"])
+    held = backfill(reasons=[Reason.OUTDATED])
     assert (held["enqueued"], versions()) == (0, {"1.0.0"})
     with open_app() as app:
         promote_canary(app, found["id"])
-    assert backfill(reasons=["outdated"])["enqueued"] == 3
+    assert backfill(reasons=[Reason.OUTDATED])["enqueued"] == 3
     assert versions() == {"2.0.0"}
