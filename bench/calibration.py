@@ -1,24 +1,22 @@
 """Fits how often the offline rules are right, by labelled documents, and writes the curves.
 
-    python -m bench.calibration GOLD.jsonl…
+    python -m bench.calibration [GOLD…]
 
-Each line of a gold file has `profile`, `fields`, and `text` or the name of a `file` beside it.
+What GOLD may be is that of `penstock eval`; by default the half that the rules are made with.
 """
 
 import argparse
 import json
-import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from rapidfuzz import fuzz
 from rich.console import Console
 
 from penstock.documents import ExtractedText, RawDocument
 from penstock.errors import DocumentFault
+from penstock.evaluation.comparison import is_right, kind_of, values_of
+from penstock.evaluation.gold import SETS, GoldRecord, read_gold
 from penstock.llm import calibration
 from penstock.llm.answers import UNCAPPED, clean_fields
 from penstock.llm.calibration import fit_curve
@@ -27,10 +25,6 @@ from penstock.llm.prompts import MAX_INPUT_CHARS, PreparedRequest
 from penstock.rules.extractor import MODEL, answer_by_rules
 from penstock.text.extract import extract_text
 
-# How alike a value and a labelled one are to count as the same, of 100; paragraphs differ more.
-_SAME, _SAME_PARAGRAPH = 85.0, 75.0
-_PARAGRAPH_CHARS = 120
-_YEARS_OFF = 1.0
 # A curve through fewer values would say more about them than about the rules.
 _LEAST_VALUES = 8
 
@@ -40,8 +34,8 @@ console = Console(highlight=False, soft_wrap=True)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("gold", nargs="+", type=Path)
-    judged = judge_files(parser.parse_args().gold)
+    parser.add_argument("gold", nargs="*", default=[f"{name}-dev" for name in SETS])
+    judged = judge_sets(parser.parse_args().gold)
     curves = {
         name: fit_curve(pairs)
         for name, pairs in sorted(judged.items())
@@ -54,65 +48,37 @@ def main() -> None:
     target.write_text(json.dumps({MODEL: curves}, indent=1) + "\n", encoding="utf-8")
 
 
-def judge_files(paths: Sequence[Path]) -> dict[str, list[Judged]]:
+def judge_sets(names: Sequence[str]) -> dict[str, list[Judged]]:
     """By `profile.field`: how sure the rules were of each value, and whether it is right."""
     judged: defaultdict[str, list[Judged]] = defaultdict(list)
-    for path in paths:
-        for line in path.read_text(encoding="utf-8").splitlines():
-            gold = json.loads(line)
-            for name, pair in judge_document(gold, path.parent):
-                judged[f"{gold['profile']}.{name}"].append(pair)
+    for gold in (record for found in read_gold(names) for record in found.records):
+        for name, pair in judge_document(gold):
+            judged[f"{gold.profile}.{name}"].append(pair)
     return judged
 
 
-def judge_document(gold: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, Judged]]:
+def judge_document(gold: GoldRecord) -> Iterator[tuple[str, Judged]]:
+    if gold.profile is None:
+        return
     try:
-        text = _read(gold, folder)
+        text = _read(gold)
     except DocumentFault:
         return
-    profile = profile_named(gold["profile"])
-    body = text.text[:MAX_INPUT_CHARS]
-    prepared = PreparedRequest(profile, body, text.title, text.metadata)
-    today = date.fromisoformat(gold["date"]) if gold.get("date") else None
-    found = answer_by_rules(prepared, today)
-    fields = clean_fields(profile, found.fields, UNCAPPED)
-    for name, value in fields.items():
-        values = value if isinstance(value, list) else [value]
-        if value is None or name not in gold["fields"]:
-            continue
-        labelled = gold["fields"][name]
-        labels = labelled if isinstance(labelled, list) else [labelled]
-        raw = found.supports.get(name, found.confidence)
-        yield from ((name, (raw, float(is_right(one, labels)))) for one in values)
+    profile = profile_named(gold.profile)
+    metadata = {**text.metadata, **gold.metadata}
+    prepared = PreparedRequest(profile, text.text[:MAX_INPUT_CHARS], text.title, metadata)
+    found = answer_by_rules(prepared, None)
+    for name, value in clean_fields(profile, found.fields, UNCAPPED).items():
+        if name in gold.fields:
+            raw, kind = found.supports.get(name, found.confidence), kind_of(profile, name)
+            for one in values_of(value):
+                yield name, (raw, float(is_right(kind, one, gold.fields[name])))
 
 
-def _read(gold: Mapping[str, Any], folder: Path) -> ExtractedText:
-    if "text" in gold:
-        return ExtractedText(gold["text"], gold.get("title"))
-    return extract_text(RawDocument(gold["file"], (folder / gold["file"]).read_bytes()))
-
-
-def is_right(value: Any, labels: Sequence[Any]) -> bool:
-    """Whether one of the labels means the same."""
-    return any(label is not None and _same(value, label) for label in labels)
-
-
-def _same(value: Any, label: Any) -> bool:
-    one, other = _first_number(value), _first_number(label)
-    if isinstance(label, int | float):
-        return one is not None and other is not None and abs(one - other) <= _YEARS_OFF
-    left, right = _plain(value), _plain(label)
-    limit = _SAME if len(right) < _PARAGRAPH_CHARS else _SAME_PARAGRAPH
-    return fuzz.token_sort_ratio(left, right) >= limit
-
-
-def _plain(value: Any) -> str:
-    return " ".join(re.findall(r"[^\W_]+[+#]*", str(value).casefold()))
-
-
-def _first_number(value: Any) -> float | None:
-    found = re.search(r"\d+(?:\.\d+)?", str(value))
-    return float(found[0]) if found else None
+def _read(gold: GoldRecord) -> ExtractedText:
+    if gold.file is None:
+        return ExtractedText(gold.text or "", gold.title)
+    return extract_text(RawDocument(gold.url or gold.file.name, gold.file.read_bytes()))
 
 
 def _mean(pairs: Sequence[Judged]) -> float:
