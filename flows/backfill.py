@@ -21,6 +21,8 @@ from penstock.backfill.backfill import (
     open_backfill,
     read_backfill,
     switch_vectors,
+    undecided_canaries,
+    waiting_for,
 )
 from penstock.backfill.canary import canary_work, open_canary
 from penstock.backfill.canary_report import report_canary
@@ -97,9 +99,16 @@ def backfill(
             return found.as_json() | {"dry_run": True}
         if canary is not None:
             return _try(app, selection, canary)
+        _warn_of_canaries(app, selection)
         record = open_backfill(app.database, selection)
         _work(app, dispatcher(app, record), record.enqueued + found.nodes)
         return _conclude(app, record)
+
+
+def _warn_of_canaries(app: App, selection: Selection) -> None:
+    with app.database.read() as tx:
+        for one in undecided_canaries(tx, selection.tenant_id):
+            get_run_logger().warning("%s", waiting_for(one.id))
 
 
 def _source_tags(selection: Selection) -> list[str]:

@@ -108,6 +108,8 @@ def backfill(
     }
     if gold and canary is None:
         raise UsageError("--gold is for a canary: give --canary too")
+    if dry_run and canary is not None:
+        raise UsageError("--dry-run and --canary exclude each other: give one of them")
     if canary is not None:
         _run_canary(settings, wanted, canary, gold, json)
     elif dry_run:
@@ -244,12 +246,11 @@ def _print_estimate(settings: Settings, wanted: dict[str, Any], json: bool) -> N
 
 def _print_undecided(settings: Settings, tenant: str | None) -> None:
     """Outdated documents wait for a canary."""
-    from penstock.backfill.backfill import decide_first, undecided_canaries
+    from penstock.backfill.backfill import undecided_canaries, waiting_for
 
     with open_app(settings) as opened, opened.database.read() as tx:
         for one in undecided_canaries(tx, tenant):
-            waiting = f"outdated documents were left as they are: {decide_first(one.id)}"
-            errors.print(waiting, highlight=False)
+            errors.print(waiting_for(one.id), highlight=False)
 
 
 def _summary(found: "Estimate") -> str:

@@ -10,6 +10,7 @@ from entrypoints.cli.output import (
     Json,
     Tenant,
     console,
+    errors,
     print_error,
     print_json,
     print_pairs,
@@ -56,6 +57,7 @@ def _contents(settings: Settings, tenant_id: str) -> dict[str, Any]:
             "extractor": _extractor(app),
             "embedder": settings.embedding.backend,
             "vectors": _vectors(app, tx),
+            "undecided_canaries": _undecided(tx, tenant_id),
             "tenant": tenant_id,
             **count_nodes(tx, tenant_id),
             "work": by_status(count_items(tx, tenant_id=tenant_id)),
@@ -137,6 +139,13 @@ def _vectors(app: App, tx: Tx) -> dict[str, Any] | None:
     return found.as_json() | {"text": str(found)}
 
 
+def _undecided(tx: Tx, tenant_id: str) -> dict[int, str]:
+    """Canaries for which outdated documents wait, and what to do about each."""
+    from penstock.backfill.backfill import undecided_canaries, waiting_for
+
+    return {one.id: waiting_for(one.id) for one in undecided_canaries(tx, tenant_id)}
+
+
 def _prefect(settings: Settings) -> dict[str, Any]:
     named = os.environ.get("PREFECT_API_URL")
     address = prefect_server(settings).find()
@@ -179,6 +188,8 @@ def _print(found: dict[str, Any]) -> None:
     if found["vectors"] and found["vectors"]["pending"]:
         advice = "penstock backfill --reason vectors --all-tenants"
         print_error(f"{found['vectors']['text']} ({advice})")
+    for waiting in found["undecided_canaries"].values():
+        errors.print(waiting, highlight=False)
     for run in found["runs"]:
         if run["paused_reason"]:
             print_error(f"run {run['run_id']} is paused: {run['paused_reason']}")

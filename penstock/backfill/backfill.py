@@ -209,6 +209,11 @@ def decide_first(canary_id: int) -> str:
     )
 
 
+def waiting_for(canary_id: int) -> str:
+    """What is not done until a canary is decided."""
+    return f"outdated documents are left as they are: {decide_first(canary_id)}"
+
+
 def count_active(tx: Tx) -> int:
     """Items of all backfills that are not done."""
     return count_items(tx, _OF_BACKFILLS, statuses=ACTIVE_STATUSES).total()

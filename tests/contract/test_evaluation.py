@@ -23,7 +23,8 @@ pytestmark = pytest.mark.full_suite
 
 @pytest.fixture
 def server() -> Iterator[GroqServer]:
-    with GroqServer(make_answer(), api_key=KEY) as server:
+    answer = make_answer(title="Mills", authors=["Ada Byron"], topics=["mills"])
+    with GroqServer(answer, api_key=KEY) as server:
         yield server
 
 

@@ -71,6 +71,7 @@ def test_a_sample_is_tried_and_discarded_or_promoted(penstock: CommandLine, tmp_
     assert "penstock backfill promote 1" in shown.out
     waiting = bumped.run("backfill", "--dry-run")
     assert "canary 1 is undecided" in waiting.err
+    assert "canary 1 is undecided" in bumped.run("status").err
     assert "discarded" in bumped.run("backfill", "discard", "1").out
     again = bumped.run("backfill", "--canary", "1", "--json").json["id"]
     refused = later(penstock).run("backfill", "promote", str(again))
@@ -96,6 +97,7 @@ def test_a_sample_is_tried_and_discarded_or_promoted(penstock: CommandLine, tmp_
         ("backfill promote 7", 1, "there is no backfill 7"),
         ("backfill discard 7", 1, "there is no backfill 7"),
         ("backfill --gold x.jsonl", 2, "give --canary too"),
+        ("backfill --canary 5 --dry-run", 2, "exclude each other"),
     ],
 )
 def test_what_cannot_be_done_is_told(

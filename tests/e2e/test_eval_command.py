@@ -25,7 +25,8 @@ def gold(tmp_path: Path) -> Path:
 def test_two_setups_are_shown_side_by_side_and_written_to_a_page(
     tmp_path: Path, gold: Path
 ) -> None:
-    with GroqServer(make_answer()) as server:
+    answer = make_answer(title="Mills", authors=["Ada Byron"], topics=["mills"])
+    with GroqServer(answer) as server:
         settings = {"EXTRACTION_BASE_URL": server.base_url}
         penstock = CommandLine(tmp_path / "home", settings=settings)
         first = penstock.run("eval", gold, "--backend", "rules", "--json")
