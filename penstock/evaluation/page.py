@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 _LEVELS = ("exact", "normalised", "soft")
+_OTHERS = ("mean_soft_f1", "worst_soft_f1", "any_right", "said", "right")
 FIELD_COLUMNS = (
     "field",
     "documents",
@@ -11,6 +12,8 @@ FIELD_COLUMNS = (
     "mean soft F1",
     "worst",
     "any right",
+    "said",
+    "right",
 )
 CURVE_COLUMNS = ("confidence", "values", "said", "right", "")
 CHANGE_COLUMNS = ("document", "before", "after", "fields")
@@ -92,16 +95,18 @@ def field_rows(evaluation: Json) -> dict[str, list[tuple[str, ...]]]:
 
 def _field_row(name: str, one: Json) -> tuple[str, ...]:
     levels = [show(one[level][of]) for level in _LEVELS for of in ("precision", "recall", "f1")]
-    others = [show(one[of]) for of in ("mean_soft_f1", "worst_soft_f1", "any_right")]
+    others = [show(one[of]) for of in _OTHERS]
     return (name, str(one["documents"]), *levels, *others)
 
 
 def side_by_side(before: Json, after: Json) -> dict[str, list[tuple[str, ...]]]:
-    """By profile, the F1 of each field under both setups, and the difference."""
+    """By profile, the F1 of each field under both setups, and the difference. A profile that was
+    not used before is compared by the names of its fields."""
+    every = {name: one for fields in before["fields"].values() for name, one in fields.items()}
     return {
         profile: [
             (name, *_pairs(one, fields[name]))
-            for name, one in before["fields"].get(profile, {}).items()
+            for name, one in before["fields"].get(profile, every).items()
             if name in fields
         ]
         for profile, fields in after["fields"].items()

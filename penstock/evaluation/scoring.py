@@ -139,6 +139,10 @@ class FieldSummary:
     worst_soft: float | None
     any_right: float | None
     """Of a list: the share of documents with at least one right value, where there is one."""
+    said: float | None
+    """The mean confidence of the values that were found."""
+    right: float | None
+    """The share of these that is right."""
 
     @classmethod
     def of(cls, scores: Sequence[FieldScore]) -> Self:
@@ -150,6 +154,7 @@ class FieldSummary:
         kind = scores[0].kind
         labelled = [one for one in scores if one.counts[Level.EXACT].wanted]
         hits = [any(value.right for value in one.values) for one in labelled]
+        sure = [value for one in scores for value in one.values if value.confidence is not None]
         return cls(
             kind,
             len(scores),
@@ -157,6 +162,8 @@ class FieldSummary:
             mean(soft) if soft else None,
             min(soft, default=None),
             mean(hits) if hits and kind is Kind.LIST else None,
+            mean(value.confidence or 0.0 for value in sure) if sure else None,
+            mean(value.right for value in sure) if sure else None,
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -173,6 +180,8 @@ class FieldSummary:
             "mean_soft_f1": rounded(self.mean_soft),
             "worst_soft_f1": rounded(self.worst_soft),
             "any_right": rounded(self.any_right),
+            "said": rounded(self.said),
+            "right": rounded(self.right),
         }
 
 

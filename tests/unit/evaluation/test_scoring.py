@@ -7,7 +7,7 @@ import pytest
 from penstock.documents import FieldEvidence
 from penstock.evaluation.comparison import Level
 from penstock.evaluation.evaluation import Evaluation, Setup, compare_evaluations
-from penstock.evaluation.page import evaluation_markdown, page_markdown
+from penstock.evaluation.page import evaluation_markdown, page_markdown, side_by_side
 from penstock.evaluation.scoring import (
     Calibration,
     DocumentScore,
@@ -42,6 +42,7 @@ def test_a_field_is_summed_over_documents() -> None:
     assert titles.any_right == pytest.approx(2 / 3)
     years = summarise_fields(documents)["resume"]["years_experience_total"]
     assert (years.counts[Level.SOFT], years.any_right) == ((1, 2, 3), None)
+    assert (years.said, years.right) == (0.9, 0.5)
 
 
 def test_description_and_requirements_are_also_judged_together() -> None:
@@ -87,6 +88,13 @@ def test_two_setups_show_which_documents_got_better_and_worse() -> None:
     assert [one.id for one in changes.worse] == ["b"]
     assert changes.better[0].fields["recent_job_titles"] == (0.5, 1.0)
     assert (changes.same, changes.missing) == (1, 2)
+
+
+def test_another_profile_is_compared_by_the_names_of_its_fields() -> None:
+    before, after = (evaluation(score("a", one)).as_json() for one in (HALF, GOOD))
+    after["fields"] = {"people": after["fields"]["resume"]}
+    (rows,) = side_by_side(before, after).values()
+    assert [row[0] for row in rows] == ["recent_job_titles", "years_experience_total"]
 
 
 def test_the_page_has_every_figure_and_both_setups() -> None:
