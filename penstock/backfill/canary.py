@@ -8,6 +8,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from penstock.backfill.canary_report import READY, CanaryReport, report_canary
 from penstock.backfill.estimate import estimate
 from penstock.backfill.selection import Selection, choose_nodes, find_candidates
 from penstock.documents import Extraction, Fault, Stage
-from penstock.errors import Interrupted, NotFound, UsageError
+from penstock.errors import Interrupted, NotFound, StoreError, UsageError
 from penstock.failpoints import hit
 from penstock.pipeline.extract import WantedNode, answer_ahead
 from penstock.store.database import Database, Tx
@@ -103,7 +104,7 @@ class CanaryWork:
     _failures: Counter[int] = field(default_factory=Counter)
 
     def stop(self) -> None:
-        """Stop soon; what is claimed becomes free when its lease has run out."""
+        """Stop after the documents that are under way."""
         self._stopped.set()
 
     def run(self) -> Iterator[tuple[int, int]]:
@@ -123,6 +124,15 @@ class CanaryWork:
         rows = self._claim(token)
         if not rows:
             return _POLL_SECONDS  # another process works on them, or has died lately
+        try:
+            return self._extract(token, rows)
+        except BaseException:
+            # Otherwise their lease runs out.
+            with suppress(StoreError):
+                self._give_back(token)
+            raise
+
+    def _extract(self, token: str, rows: Sequence[sa.Row[Any]]) -> float:
         wanted = [WantedNode(row.tenant_id, row.id) for row in rows]
         answers = answer_ahead(self.processor.context, wanted, self.processor.models)
         hit("canary.answered")
@@ -156,6 +166,11 @@ class CanaryWork:
             taken = {"lease_token": token, "lease_expires_at": until}
             tx.execute(self._among(tx, rows).values(taken))
         return rows
+
+    def _give_back(self, token: str) -> None:
+        with self.database.write() as tx:
+            mine = sa.update(canary_documents).where(_c.lease_token == token)
+            tx.execute(mine.values(lease_token=None, lease_expires_at=None))
 
     def _among(self, tx: Tx, rows: Sequence[sa.Row[Any]]) -> sa.Update:
         own = tx.among(_c.seq, [row.seq for row in rows])

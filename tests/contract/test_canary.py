@@ -179,27 +179,34 @@ def test_a_passing_fault_is_tried_again_and_a_lasting_one_is_told(
     assert [one.node_id for one in found.changed] == [old[0]]
 
 
-def test_what_a_killed_process_had_claimed_is_done_when_its_lease_has_run_out(
-    archive: Archive, old: list[str]
+@pytest.mark.usefixtures("old")
+def test_after_a_failure_the_same_documents_are_free_and_not_asked_for_again(
+    archive: Archive,
 ) -> None:
-    del old
     canary = start(archive)
     failpoints.arm("canary.answered=full")
     with pytest.raises(OSError, match="No space"):
         list(work(archive, canary, batch_size=2).run())
     failpoints.arm(None)
     assert archive.steps.count(Stage.EXTRACT) == 2
+    assert [*work(archive, canary).run()][-1] == (3, 3)
+    assert archive.steps.count(Stage.EXTRACT) == 1, "answers are kept as they come"
 
-    resumed = work(archive, canary)
-    steps = resumed.run()
+
+@pytest.mark.usefixtures("old")
+def test_what_a_killed_process_had_claimed_is_done_when_its_lease_has_run_out(
+    archive: Archive,
+) -> None:
+    canary = start(archive)
+    assert len(work(archive, canary, batch_size=2)._claim("of a process that was killed")) == 2
+    steps = work(archive, canary).run()
     assert next(steps) == (0, 3)
     assert next(steps) == (1, 3), "the others are claimed"
     with archive.database.write() as tx:
-        ended = {"lease_expires_at": archive.ago(1)}
         held = canary_documents.c.lease_token.is_not(None)
+        ended = {"lease_expires_at": archive.ago(1)}
         tx.execute(sa.update(canary_documents).where(held).values(ended))
     assert [*steps][-1] == (3, 3)
-    assert archive.steps.count(Stage.EXTRACT) == 1, "answers that were kept are not asked for again"
 
 
 def test_two_processes_share_the_work(archive: Archive, old: list[str]) -> None:
