@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from entrypoints.cli.output import Json, console, errors, print_json, print_table
+from entrypoints.cli.output import Json, Tenant, console, errors, print_json, print_table
 from penstock.app import App, open_app
 from penstock.errors import UsageError
 from penstock.settings import Settings, load_settings
@@ -26,8 +26,9 @@ def evaluate(
     gold: Annotated[
         list[str] | None,
         typer.Argument(
-            help="JSONL files of labelled documents; or resumes, postings, resumes-dev …: those "
-            "that come with Penstock. Default: all of these."
+            help="JSONL files of labelled documents; corrections: what people have corrected or "
+            "accepted; or resumes, postings, resumes-dev …: those that come with Penstock. "
+            "Default: all of these."
         ),
     ] = None,
     profile: Annotated[
@@ -55,6 +56,7 @@ def evaluate(
     write: Annotated[
         Path | None, typer.Option(help="Also write the figures to this file, as Markdown.")
     ] = None,
+    tenant: Tenant = None,
     json: Json = False,
 ) -> None:
     """Extract labelled documents and compare: precision, recall, F1, calibration, cost, latency.
@@ -66,7 +68,7 @@ def evaluate(
     settings = load_settings()
     earlier, other = _read_against(against or (), settings)
     with open_app(settings) as opened:
-        sets = _read_sets(opened, gold or ())
+        sets = _read_sets(opened, gold or (), tenant or settings.tenant)
         found = _evaluate_sets(opened, sets, chosen, uncapped)
         if other is not None:
             earlier = _evaluate_sets(opened, sets, other, uncapped)
@@ -118,12 +120,20 @@ def _read_earlier(path: Path) -> list["Evaluation"]:
         ) from error
 
 
-def _read_sets(opened: App, names: Sequence[str]) -> list["GoldSet"]:
-    from penstock.evaluation.gold import read_gold
+def _read_sets(opened: App, names: Sequence[str], tenant: str) -> list["GoldSet"]:
+    from penstock.evaluation.gold import CORRECTIONS, gold_set, read_gold
     from penstock.llm.profiles import load_own_profiles
+    from penstock.review.gold import list_gold
 
     load_own_profiles(opened.settings.extraction.profiles)
-    return read_gold(names)
+    others = [name for name in names if name != CORRECTIONS]
+    found = read_gold(others) if others or not names else []
+    if CORRECTIONS in names:
+        corrected = gold_set(CORRECTIONS, list_gold(opened.database, tenant))
+        if not corrected.records:
+            raise UsageError(f"tenant {tenant} has no correction: see `penstock review`")
+        found.append(corrected)
+    return found
 
 
 def _evaluate_sets(

@@ -26,10 +26,13 @@ from penstock.backfill.backfill import (
 from penstock.backfill.canary_report import READY, CanaryReport, report_canary
 from penstock.backfill.estimate import estimate
 from penstock.backfill.selection import Selection, choose_nodes, find_candidates
-from penstock.documents import Extraction, Fault, Stage
+from penstock.documents import Extraction, ExtractionRequest, Fault, Stage, hash_text
 from penstock.errors import Interrupted, NotFound, StoreError, UsageError
 from penstock.failpoints import hit
+from penstock.llm.profiles import profile_named
 from penstock.pipeline.extract import WantedNode, answer_ahead
+from penstock.pipeline.steps import ExtractionResult
+from penstock.review.corrections import Correction, holding, read_corrections
 from penstock.store.database import Database, Tx
 from penstock.store.retry import retry_while_unavailable
 from penstock.store.schema import (
@@ -42,7 +45,7 @@ from penstock.store.schema import (
 if TYPE_CHECKING:
     from penstock.app import App
     from penstock.pipeline.processor import Processor
-    from penstock.pipeline.steps import ExtractionResult, Steps
+    from penstock.pipeline.steps import Steps
 
 _POLL_SECONDS = 0.5
 _LONGEST_WAIT_SECONDS = 30.0
@@ -176,7 +179,7 @@ class CanaryWork:
         own = tx.among(_c.seq, [row.seq for row in rows])
         return sa.update(canary_documents).where(_c.backfill_id == self.canary_id, own)
 
-    def _wait_for(self, seq: int, answer: "ExtractionResult") -> float | None:
+    def _wait_for(self, seq: int, answer: ExtractionResult) -> float | None:
         """How long to wait before this document is tried again; None: its answer counts."""
         if not isinstance(answer, Fault) or answer.kind.permanent:
             return None
@@ -191,27 +194,42 @@ class CanaryWork:
         self,
         token: str,
         rows: Sequence[sa.Row[Any]],
-        answers: Sequence[tuple[Any, "ExtractionResult"]],
+        answers: Sequence[tuple[Any, ExtractionResult]],
         waits: Sequence[float | None],
     ) -> None:
         with self.database.write() as tx:
+            made = read_corrections(tx, [row.id for row in rows])
             for row, (request, answer), wait in zip(rows, answers, waits, strict=True):
                 values = {"lease_token": None, "lease_expires_at": None}
                 if wait is None:
-                    values |= _result(row, request, answer)
+                    values |= _result(row, request, answer, made[row.id])
                 own = sa.and_(_c.seq == row.seq, _c.lease_token == token)
                 mine = sa.update(canary_documents).where(_c.backfill_id == self.canary_id, own)
                 tx.execute(mine.values(values))
 
 
-def _result(row: sa.Row[Any], request: Any, answer: "ExtractionResult") -> dict[str, Any]:
+def _result(
+    row: sa.Row[Any],
+    request: ExtractionRequest,
+    answer: ExtractionResult,
+    made: Sequence[Correction],
+) -> dict[str, Any]:
+    """What is kept of one document. Its record shows corrections, before and after; whether the
+    extraction got better shows in what was extracted."""
+    text_hash = hash_text(request.text) if made else ""
+    of_text = [one for one in made if (one.profile, one.text_hash) == (request.profile, text_hash)]
+    held = holding(of_text, profile_named(request.profile), text_hash) if of_text else {}
+    labels = {name: one.value for name, one in held.items()}
+    first = {one.field: one.before for one in reversed(of_text) if one.field in labels}
+    old = {"fields": row.fields, "extracted": {**row.fields, **first}, "labels": labels}
     values: dict[str, Any] = {
         "cache_key": request.key,
         "profile": request.profile,
-        "old": {"fields": row.fields, "confidence": row.extraction_confidence},
+        "old": old | {"confidence": row.extraction_confidence},
     }
     if isinstance(answer, Extraction):
-        found = {"fields": dict(answer.fields), "confidence": answer.confidence}
+        fields = dict(answer.fields)
+        found = {"fields": fields | labels, "extracted": fields, "confidence": answer.confidence}
         return values | {"outcome": READY, "new": found}
     why = f"failed: {answer.message}" if isinstance(answer, Fault) else f"skipped: {answer.reason}"
     return values | {"outcome": why}

@@ -104,8 +104,8 @@ class CanaryReport:
 
 
 def report_canary(tx: Tx, canary: Backfill, gold: Sequence[GoldRecord] = ()) -> CanaryReport:
-    """What it has found so far. `gold` are labelled documents, whose ids are those of nodes, or the
-    names or addresses by which their sources know them."""
+    """What it has found so far. It is scored by what people have corrected, and by `gold`: labelled
+    documents, whose ids are those of nodes, or the names or addresses that sources know them by."""
     query = (
         sa.select(_c.outcome, _c.profile, _c.old, _c.new)
         .add_columns(nodes.c.id, nodes.c.title, nodes.c.external_id, nodes.c.url)
@@ -193,7 +193,7 @@ def _score(
     canary: Backfill, rows: Sequence[sa.Row[Any]], gold: Mapping[str, GoldRecord]
 ) -> tuple[Evaluation, Evaluation] | None:
     """The labelled documents of the sample, scored as they were and as they would be."""
-    labelled = [(row, one) for row in rows if (one := _gold_of(row, gold)) is not None]
+    labelled = [(row, labels) for row in rows if (labels := _labels_of(row, gold))]
     if not labelled:
         return None
     facts = canary.canary or {}
@@ -202,7 +202,7 @@ def _score(
     before, after = (
         Evaluation(
             Setup(f"canary {canary.id}", name, version if side == "new" else "now"),
-            tuple(_score_document(row, one, side) for row, one in labelled),
+            tuple(_score_document(row, labels, side) for row, labels in labelled),
             0.0,
         )
         for side, name in sides.items()
@@ -210,14 +210,16 @@ def _score(
     return before, after
 
 
-def _gold_of(row: sa.Row[Any], gold: Mapping[str, GoldRecord]) -> GoldRecord | None:
+def _labels_of(row: sa.Row[Any], gold: Mapping[str, GoldRecord]) -> dict[str, Any]:
+    """What is right in a document, by the labelled documents and by what people have corrected."""
     names = (row.id, row.external_id, row.url)
-    return next((gold[name] for name in names if name in gold), None)
+    labelled = next((gold[name].fields for name in names if name in gold), {})
+    return {**labelled, **row.old["labels"]}
 
 
-def _score_document(row: sa.Row[Any], gold: GoldRecord, side: str) -> DocumentScore:
+def _score_document(row: sa.Row[Any], labels: Mapping[str, Any], side: str) -> DocumentScore:
     stored = row._mapping[side]
-    fields = score_fields(row.profile, gold.fields, stored["fields"], {})
+    fields = score_fields(row.profile, labels, stored["extracted"], {})
     return DocumentScore(row.id, row.profile, fields, confidence=stored["confidence"])
 
 

@@ -5,7 +5,7 @@ also `profile`, `url`, `title` and `date` (the day the document is from) where t
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -74,6 +74,10 @@ class _Line(BaseModel):
         return self
 
 
+CORRECTIONS = "corrections"
+"""The name of what people have corrected or accepted in the store."""
+
+
 def read_gold(names: Sequence[str]) -> list[GoldSet]:
     """The labelled documents of these files; a name such as `resumes` or `postings-dev` stands for
     those that come with Penstock, and no name for all of these."""
@@ -115,15 +119,26 @@ def read_gold_file(path: Path) -> tuple[GoldRecord, ...]:
     return tuple(records.values())
 
 
+def gold_set(name: str, values: Iterable[Mapping[str, Any]]) -> GoldSet:
+    """The set of these records, each as a line of a gold file has it."""
+    return GoldSet(name, tuple(_record(one, Path(), name) for one in values))
+
+
 def _read_line(line: str, folder: Path, where: str) -> GoldRecord:
     try:
-        read = _Line.model_validate(json.loads(line))
+        value = json.loads(line)
+    except ValueError as error:
+        raise UsageError(f"{where} is not JSON ({error})") from None
+    return _record(value, folder, where)
+
+
+def _record(value: Any, folder: Path, where: str) -> GoldRecord:
+    try:
+        read = _Line.model_validate(value)
     except ValidationError as error:
         fault = error.errors()[0]
         at = ".".join(map(str, fault["loc"]))
         raise UsageError(f"{where}: {at and f'{at}: '}{fault['msg']}") from None
-    except ValueError as error:
-        raise UsageError(f"{where} is not JSON ({error})") from None
     if read.profile is not None:
         check_fields(read.profile, read.fields, where)
     path = None if read.file is None else folder / read.file

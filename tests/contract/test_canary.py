@@ -327,6 +327,17 @@ def test_labelled_documents_say_whether_it_is_better(archive: Archive, old: list
     assert report(archive, canary).scores is None
 
 
+def test_what_people_corrected_stays_and_says_whether_it_is_better(
+    archive: Archive, old: list[str]
+) -> None:
+    archive.app.decider.correct(TENANT, old[0], {"title": "Paper"}, author="ada")
+    archive.steps.fields = {"title": "Paper"}
+    found = report(archive, run(archive))
+    assert found.fields["document"]["title"] == FieldChanges(same=1, changed=2)
+    assert found.changes is not None
+    assert [(one.id, one.before, one.after) for one in found.changes.better] == [(old[0], 0.0, 1.0)]
+
+
 @pytest.mark.full_suite
 def test_the_price_of_all_is_that_of_the_sample_times_as_many(
     archive: Archive, old: list[str], monkeypatch: pytest.MonkeyPatch

@@ -11,12 +11,14 @@ import sqlalchemy as sa
 from penstock.errors import UsageError
 from penstock.evaluation.comparison import Level
 from penstock.evaluation.evaluation import evaluate
-from penstock.evaluation.gold import GoldRecord, GoldSet, read_gold
+from penstock.evaluation.gold import GoldRecord, GoldSet, gold_set, read_gold
+from penstock.review.gold import list_gold
 from penstock.store.database import Database
 from penstock.store.schema import extractions, model_calls
 from penstock.testing import GroqServer, server_error
 from tests.contract.ingestion import Workplace, make_text
 from tests.contract.modelling import FALLBACK, KEY, PRIMARY, ModelWorkplace, make_answer
+from tests.factories import TENANT
 
 pytestmark = pytest.mark.full_suite
 
@@ -125,6 +127,19 @@ def test_lists_are_judged_as_nodes_show_them_or_whole(rules: Workplace) -> None:
     whole = evaluate(rules.app, GoldSet("ada", records), uncapped=True)
     found = [one.fields["resume"]["primary_skills"].counts for one in (cut, whole)]
     assert [counts[Level.NORMALISED].found for counts in found] == [12, len(skills)]
+
+
+def test_what_people_corrected_is_judged_in_the_stored_text(rules: Workplace) -> None:
+    rules.write("a.txt", make_text("Mills"))
+    rules.write("b.txt", make_text("Sluices"))
+    rules.ingest()
+    node_id = rules.node("a.txt").id
+    rules.app.decider.correct(TENANT, node_id, {"title": "Weirs"}, author="ada")
+    read = gold_set("corrections", list_gold(rules.database, TENANT))
+    found = evaluate(rules.app, read)
+    (document,) = found.documents
+    assert (document.id, document.profile, [*document.fields]) == (node_id, "document", ["title"])
+    assert document.fields["title"].soft == 0.0, "what was extracted, not what was corrected"
 
 
 def test_a_document_without_a_profile_gets_the_one_its_content_shows(rules: Workplace) -> None:

@@ -58,6 +58,7 @@ def test_two_setups_are_shown_side_by_side_and_written_to_a_page(
     ("arguments", "complaint"),
     [
         ("nowhere.jsonl", "there is no gold file nowhere.jsonl"),
+        ("corrections", "has no correction: see `penstock review`"),
         ("postings-dev --backend magic", "magic is not a backend"),
         ("postings-dev --against colour=red", "write backend=…"),
         ("postings-dev --against nothing.json", "nothing.json is not what"),

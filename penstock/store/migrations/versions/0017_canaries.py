@@ -5,8 +5,8 @@ from alembic import op
 
 from penstock.store.columns import Id, Json, Text, UtcDateTime
 
-revision = "0016"
-down_revision = "0015"
+revision = "0017"
+down_revision = "0016"
 
 _UNDECIDED = sa.text("status = 'canary'")
 
