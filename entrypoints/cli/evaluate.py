@@ -59,7 +59,7 @@ def evaluate(
     tenant: Tenant = None,
     json: Json = False,
 ) -> None:
-    """Extract labelled documents and compare: precision, recall, F1, calibration, cost, latency.
+    """Extract labelled documents and compare: precision, recall, F1, calibration, cost.
 
     Nothing is written to the store. Models are asked anew, and what that costs is told.
     """

@@ -108,7 +108,7 @@ COMMANDS = {
     ),
     "eval": (
         "entrypoints.cli.evaluate:evaluate",
-        "Measure extraction against labelled documents: precision, recall, F1, cost.",
+        "Extract labelled documents and compare: precision, recall, F1, calibration, cost.",
     ),
     "jobs": (
         "entrypoints.cli.jobs:app",
