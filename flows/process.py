@@ -2,7 +2,7 @@
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from prefect import flow, get_run_logger
@@ -43,11 +43,13 @@ def process(
     completed = 0
     with open_flow_app(blocks) as app:
         app.warm_up()
-        others = _Others(app)
+        others = _Others(app, stages or tuple(Stage))
         while True:
             for wanted in others.take():
                 completed += _work_with(wanted, stages, others)
-            completed += _work(app, stages, lambda: others.wait or not (forever or others.held))
+            completed += _work(
+                app, stages, others, lambda: others.wait or not (forever or others.held)
+            )
             if not (forever or others.wait or others.held):
                 return completed
 
@@ -56,11 +58,14 @@ class _Others:
     """Work that names another configuration than that of this flow run, and whose blocks can be
     loaded."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, stages: Collection[Stage]) -> None:
         self._app = app
+        self._stages = stages
         self._looked_at = float("-inf")
         self._found: list[UnservedWork] = []
         self._left: set[Configuration] = set()
+        self.blocked_runs: set[int] = set()
+        """Runs that may cost no more: their work waits for a worker that may spend more."""
 
     @property
     def wait(self) -> bool:
@@ -81,7 +86,8 @@ class _Others:
     def _look(self) -> list[UnservedWork]:
         if time.monotonic() - self._looked_at >= LOOK_SECONDS:
             with self._app.database.read() as tx:
-                unserved = list_unserved(tx, self._app.configuration)
+                own = self._app.configuration
+                unserved = list_unserved(tx, own, self._stages, not_runs=self.blocked_runs)
             for one in unserved:
                 if one.waits and not one.configuration.blocks:
                     self.leave(one.configuration, "this worker has other settings")
@@ -112,19 +118,22 @@ def _work_with(wanted: Configuration, stages: list[Stage] | None, others: _Other
                 others.leave(wanted, f"its blocks say {app.configuration} now")
                 return 0
             get_run_logger().info("working with the blocks %s", ", ".join(wanted.blocks))
-            return _work(app, stages, lambda: True)
+            return _work(app, stages, others, lambda: True)
     except ConfigurationError as error:
         others.leave(wanted, error)
         return 0
 
 
-def _work(app: App, stages: list[Stage] | None, is_over: Callable[[], bool]) -> int:
+def _work(
+    app: App, stages: list[Stage] | None, others: _Others, is_over: Callable[[], bool]
+) -> int:
     with app.heartbeat() as heartbeat:
         prepare_index(app.database, app.embedder.identity)
         processor = app.processor(
             TaskSteps(app.steps, "process", app.settings.extraction.version), tuple(stages or Stage)
         )
         worker = app.worker(processor, heartbeat)
+        worker.blocked_runs = others.blocked_runs
         worker.sweep()
         # What is loaded by now stays. Looking through it for garbage takes a tenth of a second each
         # time, in which no answer of a model is read.

@@ -15,6 +15,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from penstock.documents import Stage
+from penstock.queue.queue import not_of_runs
 from penstock.store.database import Database, Tx
 from penstock.store.schema import ACTIVE_ITEM, WAITING_ITEM, configurations, work_items
 
@@ -82,12 +84,16 @@ class UnservedWork:
     """Whether some of it waits; else other workers are at all of it."""
 
 
-def list_unserved(tx: Tx, own: Configuration) -> list[UnservedWork]:
-    """Unfinished work that `own` does not serve, by the configurations that it names."""
+def list_unserved(
+    tx: Tx, own: Configuration, stages: Collection[Stage], *, not_runs: Collection[int] = ()
+) -> list[UnservedWork]:
+    """Unfinished work of these stages, and not of these runs, that `own` does not serve, by the
+    configurations that it names."""
+    among = (work_items.c.stage.in_(stages), not_of_runs(not_runs))
     return [
-        UnservedWork(wanted, _has_work(tx, wanted.key, WAITING_ITEM))
+        UnservedWork(wanted, _has_work(tx, wanted.key, WAITING_ITEM, *among))
         for wanted in _list_all(tx)
-        if not own.serves(wanted) and _has_work(tx, wanted.key, ACTIVE_ITEM)
+        if not own.serves(wanted) and _has_work(tx, wanted.key, ACTIVE_ITEM, *among)
     ]
 
 
@@ -121,8 +127,8 @@ def _list_all(tx: Tx) -> list[Configuration]:
     return [_configuration(row) for row in tx.execute(sa.select(configurations))]
 
 
-def _has_work(tx: Tx, key: str, which: sa.ColumnElement[bool] | sa.TextClause) -> bool:
-    left = sa.select(sa.literal(1)).where(which, work_items.c.requires == key)
+def _has_work(tx: Tx, key: str, *which: sa.ColumnElement[bool] | sa.TextClause) -> bool:
+    left = sa.select(sa.literal(1)).where(work_items.c.requires == key, *which)
     return tx.execute(left.limit(1)).first() is not None
 
 

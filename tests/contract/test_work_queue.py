@@ -10,6 +10,12 @@ import sqlalchemy as sa
 
 from penstock.documents import Fault, Stage
 from penstock.errors import ErrorClass, StoreError
+from penstock.queue.configuration import (
+    Configuration,
+    UnservedWork,
+    list_unserved,
+    record_configuration,
+)
 from penstock.queue.heartbeat import Heartbeat
 from penstock.queue.items import Claim, ItemPayload, ItemStatus, Outcome
 from penstock.queue.queue import SUPERSEDED, WorkQueue
@@ -847,6 +853,20 @@ def test_sweeps_at_once_take_an_item_back_once(desk: Desk) -> None:
 
 
 # Time
+
+
+def test_unserved_work_is_that_of_the_stages_and_runs_that_are_asked_for(desk: Desk) -> None:
+    own, others = (Configuration(name, True, "hash/words@64", (name,)) for name in ("a", "b"))
+    with desk.database.write() as tx:
+        keys = [record_configuration(tx, one) for one in (own, others)]
+    desk.enqueue(*[make_item(stage=Stage.EXTRACT, run_id=7, requires=key) for key in keys])
+
+    with desk.database.read() as tx:
+        found = {stage: list_unserved(tx, own, [stage]) for stage in Stage}
+        assert list_unserved(tx, own, [*Stage], not_runs=[7]) == []
+
+    extract = [UnservedWork(others, waits=True)]
+    assert found == {Stage.TEXT: [], Stage.EXTRACT: extract, Stage.EMBED: []}
 
 
 def test_times_come_back_in_utc_whatever_zone_they_went_in_with(desk: Desk) -> None:

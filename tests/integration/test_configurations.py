@@ -3,8 +3,11 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -19,7 +22,8 @@ from flows.backfill import backfill
 from flows.ingest import ingest
 from flows.process import process
 from penstock.app import open_app
-from penstock.errors import ConfigurationError, StagePaused
+from penstock.documents import Stage
+from penstock.errors import BudgetSpent, ConfigurationError, StagePaused
 from penstock.runs.lifecycle import read_run
 from penstock.runs.run import RunStatus
 from penstock.runs.up_to_date import Reason
@@ -158,6 +162,44 @@ def test_a_flow_run_waits_for_what_a_dead_worker_holds_and_does_it(
 
     assert status_of_run() is RunStatus.FINISHED
     assert models_of_nodes() == {MODEL}
+
+
+def test_a_flow_run_of_one_stage_does_not_wait_for_others_of_another_configuration(
+    tmp_path: Path, block: str
+) -> None:
+    pause_with(write_documents(tmp_path / "docs", "agnes", "boris"), [block])
+    with open_app() as app, app.database.write() as tx:
+        held = replace(app.queue, lease_seconds=600.0).claim(tx, "alive")
+    assert {item.stage for item in held.items} == {Stage.EXTRACT}
+
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(copy_context().run, partial(process, stages=[Stage.TEXT]))
+        try:
+            assert working.result(60) == 0
+        finally:
+            with open_app() as app, app.database.write() as tx:
+                app.queue.cancel(tx, work_items.c.lease_owner == "alive")
+
+
+def test_a_flow_run_ends_when_all_that_is_left_is_of_a_run_that_may_cost_no_more(
+    tmp_path: Path, server: GroqServer, block: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.always(None, Reply())
+    monkeypatch.setenv("PENSTOCK_MAX_COST_USD_PER_RUN", "0.0000001")
+    monkeypatch.setenv("EXTRACTION_CONCURRENCY", "1")
+    source = write_documents(tmp_path / "docs", *[f"miller-{n:02}" for n in range(20)])
+    with pytest.raises(BudgetSpent):
+        ingest(str(source), blocks=[block])
+    # As where to load blocks takes longer than that.
+    monkeypatch.setattr("flows.process.LOOK_SECONDS", 0.0)
+
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(copy_context().run, process)
+        try:
+            assert working.result(60) == 0
+        finally:
+            monkeypatch.delenv("PENSTOCK_MAX_COST_USD_PER_RUN")
+    assert count_waiting() > 0
 
 
 def test_work_whose_block_is_gone_is_left_alone_and_told(
