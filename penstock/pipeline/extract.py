@@ -51,6 +51,7 @@ from penstock.review.corrections import (
     review_columns,
 )
 from penstock.rules.vocabulary import spellings_of
+from penstock.runs.up_to_date import hold_nodes
 from penstock.store.bulk import BulkStatement
 from penstock.store.database import Database, Tx
 from penstock.store.schema import ACTIVE_RUN, extractions, model_calls, nodes, runs, sources, texts
@@ -368,7 +369,8 @@ class _RunState:
 class StoreLedger:
     """A ledger (see `penstock.llm.chain`) in the store; safe from several threads.
 
-    An answer to a text that is no node is not kept: nothing would ever delete it.
+    An answer to a text that is no node, or none any more, is not kept: nothing would ever delete
+    it.
     """
 
     def __init__(
@@ -427,6 +429,8 @@ class StoreLedger:
             self._keep(tx, request, answer)
 
     def _keep(self, tx: Tx, request: ExtractionRequest, answer: Extraction) -> None:
+        if not hold_nodes(tx, [request.node_id]):
+            return
         row = _answer_row(tx, request, answer, self._version)
         tx.execute(tx.insert(extractions).on_conflict_do_nothing(), row)
 

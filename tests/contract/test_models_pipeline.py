@@ -42,7 +42,7 @@ from penstock.testing import (
 )
 from tests.contract.ingestion import ScriptedSteps, counts, make_text
 from tests.contract.modelling import FALLBACK, KEY, PRIMARY, ModelWorkplace, make_answer
-from tests.factories import TENANT, read_rows
+from tests.factories import TENANT, add_node, read_rows
 
 pytestmark = pytest.mark.full_suite
 
@@ -687,7 +687,9 @@ def test_a_call_and_the_answer_it_gave_are_recorded_together_or_not_at_all(
     database: Database,
 ) -> None:
     ledger = StoreLedger(database, "1.0.0", None)
-    request = ExtractionRequest("text", "resume", key="k", tenant_id=TENANT, node_id=new_node_id())
+    with database.write() as tx:
+        node_id = add_node(tx)
+    request = ExtractionRequest("text", "resume", key="k", tenant_id=TENANT, node_id=node_id)
     call = ModelCall(PRIMARY, 1, 1, 0.1, 0.0, "accepted", 0)
     with pytest.raises((StoreError, TypeError)):
         ledger.record(request, call, Extraction({"unstorable": object()}, 0.9, PRIMARY))
@@ -695,6 +697,18 @@ def test_a_call_and_the_answer_it_gave_are_recorded_together_or_not_at_all(
     ledger.record(request, call, Extraction({"title": "Welder"}, 0.9, PRIMARY))
     recorded = [row[0] for row in read_rows(database, model_calls, extractions)]
     assert recorded == ["model_calls", "extractions"]
+
+
+@pytest.mark.both_databases
+def test_an_answer_about_a_node_that_was_deleted_meanwhile_is_not_kept(database: Database) -> None:
+    ledger = StoreLedger(database, "1.0.0", None)
+    request = ExtractionRequest("text", "resume", key="k", tenant_id=TENANT, node_id=new_node_id())
+    answer = Extraction({"name": "Ada Park"}, 0.9, PRIMARY)
+
+    ledger.record(request, ModelCall(PRIMARY, 1, 1, 0.1, 0.0, "accepted", 0), answer)
+    ledger.keep(request, answer)
+
+    assert [row[0] for row in read_rows(database, model_calls, extractions)] == ["model_calls"]
 
 
 @pytest.mark.parametrize(
