@@ -61,6 +61,9 @@ class PrefectModelSlots:
     @contextmanager
     def hold(self, wanted: int, stopping: threading.Event) -> Iterator[int]:
         with self._changed:
+            if self._lease.id is None and 0.0 < self._away_until <= time.monotonic():
+                # The server may be back: batches that overlap for ever would never ask it.
+                self._turn_is_over = True
             self._changed.wait_for(lambda: not (self._batches and self._turn_is_over))
             if not self._batches:
                 self._begin_turn(self._take(wanted, stopping))
@@ -112,6 +115,7 @@ class PrefectModelSlots:
                     error,
                 )
                 break
+            self._away_until = 0.0
             if lease is not None:
                 return lease
             if not told and time.monotonic() - began >= TURN_SECONDS:

@@ -2,8 +2,9 @@
 
 import logging
 import threading
+import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -129,6 +130,28 @@ def test_without_prefects_server_the_work_goes_on(caplog: pytest.LogCaptureFixtu
             with ours.hold(16, NEVER) as granted:
                 assert granted == 16
     assert caplog.text.count("models are called without regard to the limit penstock-llm") == 1
+
+
+def test_slots_are_taken_when_prefects_server_is_back_though_batches_overlap(
+    client: SyncPrefectClient, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_slots, "AWAY_SECONDS", 0.01)
+    ours = PrefectModelSlots(limit)
+
+    with ThreadPoolExecutor(1) as pool:
+        with temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{free_port()}/api"}):
+            first = ours.hold(3, NEVER)
+            first.__enter__()
+        time.sleep(0.05)
+        second = pool.submit(slots_of_a_batch, ours, client)
+        assert not wait([second], timeout=1.0).done
+        first.__exit__(None, None, None)
+        assert second.result(timeout=60) == 3
+
+
+def slots_of_a_batch(ours: PrefectModelSlots, client: SyncPrefectClient) -> int:
+    with ours.hold(3, NEVER):
+        return taken(client)
 
 
 def test_the_limit_is_made_once_and_a_changed_number_is_kept(client: SyncPrefectClient) -> None:
