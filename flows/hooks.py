@@ -48,11 +48,11 @@ def conclude_run(app: App, run_id: int) -> Any:
     return Completed(name=name, message=outcome, data=report.as_json())
 
 
-def conclude_finished(app: App) -> Any:
-    """The state of a flow run that is started again after a crash, if others have finished its run
-    meanwhile; else None."""
+def conclude_ended(app: App) -> Any:
+    """The state of a flow run that is started again after a crash, if others have finished or
+    aborted its run meanwhile; else None."""
     before = run_of_flow(app.database, str(current.get_id()))
-    if before is None or before.status is not RunStatus.FINISHED:
+    if before is None or before.status not in (RunStatus.FINISHED, RunStatus.ABORTED):
         return None
     return conclude_run(app, before.id)
 

@@ -56,10 +56,11 @@ def ingest(
     wanted: dict[str, Any] = {"profile": profile, "force": force, "documents": documents or []}
     with open_flow_app(blocks, run_id) as app, shown_run_log():
         app.warm_up()
-        if done := hooks.conclude_finished(app):
+        if done := hooks.conclude_ended(app):
             return cast(dict[str, Any], done)
         run_id = open_source_run(app.sources, source, tenant, run_id=run_id, **wanted).id
-        with hooks.told_if_stopped(app, run_id), app.hold_run(run_id) as held:
+        mine = flow_run.get_id()
+        with hooks.told_if_stopped(app, run_id), app.hold_run(run_id, mine) as held:
             tag_flow_run(f"tenant:{held.run.tenant_id}", f"source:{held.run.source_name}")
             prepare_index(app.database, app.embedder.identity)
             progress = run_progress(app.database, held.run)
@@ -73,7 +74,6 @@ def ingest(
                 worker=app.run_worker(held, steps),
                 finalize=try_finalize,
                 on_progress=progress.refresh,
-                flow_run_id=flow_run.get_id(),
                 max_failed=app.settings.max_failed if max_failed is None else max_failed,
             )
             progress.show()

@@ -27,8 +27,9 @@ from tasks.events import announce_old_queue
 RESTARTED = ("ingest", "process", "backfill")
 # One that still crashes has a cause that no restart mends.
 MOST_STARTS = 4
-# An older one was seen by an earlier pass.
-_SINCE = timedelta(minutes=15)
+# There may have been no worker to start it again, nor one for this flow. An older one has been run
+# anew by its schedule.
+_SINCE = timedelta(days=1)
 _AGAIN = "crashed, and started again by `recover` (start {} of at most {})"
 
 
@@ -63,8 +64,10 @@ def _announce_old_queues(app: App) -> None:
 
 
 def restart_crashed() -> None:
-    """Have flow runs of deployments that have crashed since shortly start again: an ingest takes up
-    its run, and lists its source to the end."""
+    """Have flow runs of deployments that have crashed of late start again.
+
+    An ingest takes up its run, and lists its source to the end.
+    """
     recent = FlowRunFilter(
         state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.CRASHED])),
         end_time=FlowRunFilterEndTime(after_=datetime.now(UTC) - _SINCE),

@@ -554,7 +554,9 @@ class App:
             SourceCircuit(run.source_name),
         )
 
-    def hold_run(self, run_id: int) -> "AbstractContextManager[HeldRun]":
+    def hold_run(
+        self, run_id: int, flow_run_id: str | None = None
+    ) -> "AbstractContextManager[HeldRun]":
         from penstock.runs.execute import hold_run
 
         return hold_run(
@@ -565,6 +567,7 @@ class App:
             lease_seconds=self.settings.lease_seconds,
             cut_off=self.cut_off,
             configuration=self.configuration,
+            flow_run_id=flow_run_id,
         )
 
     def run_worker(self, held: "HeldRun", steps: "pipeline_steps.Steps | None" = None) -> "Worker":

@@ -114,7 +114,7 @@ def _furnish(app: App, documents: int, lines: int) -> int:
     spec = SourceSpec(TENANT, "acme", "sitemap", "https://acme.example/sitemap.xml")
     run = open_run(app.database, spec, profile=None, force=False, forced=())
     lease = take_run(app.database, run.id, lease_seconds=3600)
-    begin_ingesting(app.database, lease, None)
+    begin_ingesting(app.database, lease)
     values = {"run": run.id, "tenant": TENANT, "documents": documents, "lines": lines}
     with app.database.write() as tx:
         for statement in (_DOCUMENTS, _ITEMS, _LINES):

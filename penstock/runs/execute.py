@@ -139,9 +139,16 @@ def hold_run(
     lease_seconds: float,
     cut_off: Callable[[], None],
     configuration: Configuration | None = None,
+    flow_run_id: str | None = None,
 ) -> Iterator[HeldRun]:
     """Be the one process that works on this run. However the block ends, the run can be resumed."""
-    lease = take_run(database, run_id, lease_seconds=lease_seconds, configuration=configuration)
+    lease = take_run(
+        database,
+        run_id,
+        lease_seconds=lease_seconds,
+        configuration=configuration,
+        flow_run_id=flow_run_id,
+    )
     held = HeldRun(database, queue, lease, heartbeat, cut_off)
     try:
         _held.append(held)
@@ -175,7 +182,6 @@ def execute_run(
     worker: RunWorker,
     finalize: Callable[[Database, int], object] = try_finalize,
     on_progress: Callable[[], None] = lambda: None,
-    flow_run_id: str | None = None,
     max_failed: float | None = None,
 ) -> RunReport:
     """Do everything that a run consists of.
@@ -188,14 +194,12 @@ def execute_run(
         worker: Takes the items through text, fields and vectors while documents come in.
         finalize: Ends the run when nothing is left to do.
         on_progress: Called now and then while the run goes on.
-        flow_run_id: Of Prefect, if a flow does this.
         max_failed: The run fails when more than this share of its documents does; None: all.
     """
     database, run_id = held.database, held.run.id
     held.worker = worker
     with worker.in_background(on_progress):
-        given = (flow_run_id, max_failed)
-        for _ in admit_listed(database, held.lease, discover, fetch, admit, *given):
+        for _ in admit_listed(database, held.lease, discover, fetch, admit, max_failed):
             worker.wake()
             worker.check()
             on_progress()
@@ -209,11 +213,10 @@ def admit_listed(
     discover: Callable[[], Iterable[Listed]],
     fetch: Fetch,
     admit: Admit,
-    flow_run_id: str | None = None,
     max_failed: float | None = None,
 ) -> Iterator[int]:
     """Admit every document that the source lists; after each batch, how many were in it."""
-    begin_ingesting(database, lease, flow_run_id, max_failed)
+    begin_ingesting(database, lease, max_failed)
     try:
         for batch in fetch(discover()):
             admit(batch)

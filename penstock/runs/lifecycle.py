@@ -141,9 +141,11 @@ def take_run(
     *,
     lease_seconds: float,
     configuration: Configuration | None = None,
+    flow_run_id: str | None = None,
 ) -> RunLease:
     """Become the one flow that writes to this run. Its work, also what is left of it, is to be done
-    by `configuration` from now on; None: by any worker."""
+    by `configuration` from now on; None: by any worker. `flow_run_id`: of Prefect, if a flow run
+    does this; when it crashes, its run is found by it."""
     token = uuid.uuid4().hex
     with database.write() as tx:
         run = read_run(tx, run_id)
@@ -166,6 +168,7 @@ def take_run(
                 paused_reason=None,
                 started_at=sa.func.coalesce(runs.c.started_at, tx.now),
                 listed_at=None,
+                flow_run_id=flow_run_id,
                 lease_token=token,
                 lease_expires_at=tx.now + timedelta(seconds=lease_seconds),
             )
@@ -225,16 +228,10 @@ def guard_reading(tx: Tx, lease: RunLease) -> None:
 
 
 @retry_while_unavailable
-def begin_ingesting(
-    database: Database, lease: RunLease, flow_run_id: str | None, max_failed: float | None = None
-) -> None:
+def begin_ingesting(database: Database, lease: RunLease, max_failed: float | None = None) -> None:
     """Set the run to `ingesting`: its source is being listed. It fails when more than the share
     `max_failed` of its documents does, or all of them."""
-    values = {
-        "status": RunStatus.INGESTING,
-        "flow_run_id": flow_run_id,
-        "max_failed": max_failed,
-    }
+    values = {"status": RunStatus.INGESTING, "max_failed": max_failed}
     _write_guarded(database, lease, values)
 
 
@@ -429,8 +426,9 @@ def read_run(tx: Tx, run_id: int, tenant_id: str | None = None) -> Run:
 
 
 def run_of_flow(database: Database, flow_run_id: str) -> Run | None:
-    """The run that a Prefect flow run belongs to."""
-    query = select_runs().where(runs.c.flow_run_id == flow_run_id)
+    """The run that a Prefect flow run belongs to; the last one, if it was started again after its
+    first was given up."""
+    query = select_runs().where(runs.c.flow_run_id == flow_run_id).order_by(runs.c.id.desc())
     with database.read() as tx:
         row = tx.execute(query).first()
         return None if row is None else run_from(row)

@@ -153,7 +153,7 @@ class Workplace:
         """A run that is ready for documents."""
         run = self.record_run(profile, force)
         lease = take_run(self.database, run.id, lease_seconds=self.lease_seconds)
-        begin_ingesting(self.database, lease, None)
+        begin_ingesting(self.database, lease)
         return lease
 
     def record_run(self, profile: str | None, force: bool) -> Run:

@@ -25,6 +25,7 @@ from penstock.runs.lifecycle import (
     begin_ingesting,
     close_listing,
     drop_run,
+    fail_abandoned,
     guard,
     open_run,
     pause_run,
@@ -63,8 +64,8 @@ def failures(tx: Tx, run_id: int) -> list[DocumentLine]:
 def start_run(database: Database, name: str = "careers") -> RunLease:
     """A run that is listing its source."""
     run = open_run(database, make_spec(name), profile=None, force=False)
-    lease = take_run(database, run.id, lease_seconds=60)
-    begin_ingesting(database, lease, f"flow of {name}")
+    lease = take_run(database, run.id, lease_seconds=60, flow_run_id=f"flow of {name}")
+    begin_ingesting(database, lease)
     return lease
 
 
@@ -170,11 +171,23 @@ def recover_now(database: Database) -> tuple[int, ...]:
 def test_a_new_run_waits_for_a_flow_to_take_it(database: Database) -> None:
     run = open_run(database, make_spec(), profile="resume", force=True)
     assert (run.status, run.profile, run.force) == (RunStatus.PENDING, "resume", True)
-    lease = take_run(database, run.id, lease_seconds=60)
+    lease = take_run(database, run.id, lease_seconds=60, flow_run_id="flow")
     assert run_of(database, run.id).status is RunStatus.INITIALIZING
-    begin_ingesting(database, lease, "flow")
-    assert run_of(database, run.id).status is RunStatus.INGESTING
     assert run_of_flow(database, "flow") == run_of(database, run.id)
+    begin_ingesting(database, lease)
+    assert run_of(database, run.id).status is RunStatus.INGESTING
+
+
+def test_a_flow_that_began_anew_after_its_run_was_given_up_belongs_to_the_new_one(
+    database: Database,
+) -> None:
+    first = start_run(database)
+    expire_lease(database, first.run.id)
+    assert fail_abandoned(database, first.run.id)
+
+    second = start_run(database)
+
+    assert run_of_flow(database, "flow of careers") == run_of(database, second.run.id)
 
 
 def test_a_second_run_of_a_source_is_refused_by_name(database: Database) -> None:

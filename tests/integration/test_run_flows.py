@@ -3,22 +3,29 @@
 import threading
 import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from uuid import UUID
 
 import pytest
+import sqlalchemy as sa
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
-from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.objects import FlowRun, State
+from prefect.flow_engine import run_flow as start_flow_run
+from prefect.states import Crashed, Pending, Running
 
 from flows.hooks import abort_cancelled_run, settle_run
 from flows.ingest import ingest
+from flows.recover import recover
 from penstock import failpoints
 from penstock.app import open_app
 from penstock.events import read_log
 from penstock.runs.execute import leave_runs, open_source_run
 from penstock.runs.lifecycle import abort_run, begin_ingesting, read_run, take_run
 from penstock.runs.run import RunStatus
+from penstock.store.schema import runs
 from tests.integration.test_flows import run_flow, write_documents
 from tests.simulator import Site
 from tests.together import wait_until
@@ -80,11 +87,12 @@ def test_an_abort_from_outside_fails_the_flow_run_with_its_reason(
     assert (run.status, run.error) == (RunStatus.ABORTED, "enough for today")
 
 
-def taken_run(folder: Path, flow_run_id: str) -> int:
+def taken_run(folder: Path, flow_run_id: str, *, listing: bool = True) -> int:
     with open_app() as app:
         run = open_source_run(app.sources, str(folder), "default")
-        lease = take_run(app.database, run.id, lease_seconds=600)
-        begin_ingesting(app.database, lease, flow_run_id)
+        lease = take_run(app.database, run.id, lease_seconds=600, flow_run_id=flow_run_id)
+        if listing:
+            begin_ingesting(app.database, lease)
         return run.id
 
 
@@ -121,15 +129,73 @@ def test_a_run_that_is_interrupted_before_its_work_begins_is_taken_up_at_once(
     assert state.is_completed()
 
 
-def test_a_run_whose_flow_run_crashed_can_be_taken_up_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("listing", [True, False])
+def test_a_run_whose_flow_run_crashed_can_be_taken_up_at_once(
+    tmp_path: Path, listing: bool
+) -> None:
+    """The index is built and weights are loaded before the listing begins."""
     folder = write_documents(tmp_path / "docs", "agnes")
     flow_run = ended_flow_run()
-    run_id = taken_run(folder, str(flow_run.id))
+    run_id = taken_run(folder, str(flow_run.id), listing=listing)
 
     settle_run(ingest, flow_run, flow_run.state)
 
     report = ingest(source=str(folder))
     assert (report["run_id"], report["status"]) == (run_id, "finished")
+
+
+def test_a_flow_run_that_is_started_again_begins_no_other_run_when_its_own_was_aborted(
+    tmp_path: Path,
+) -> None:
+    folder = write_documents(tmp_path / "docs", "agnes")
+    with get_client(sync_client=True) as client:
+        flow_run = client.create_flow_run(ingest, parameters={"source": str(folder)})
+    run_id = taken_run(folder, str(flow_run.id))
+    with open_app() as app:
+        abort_run(app.database, app.queue, run_id, reason="the wrong folder")
+
+    state = cast(State[Any], start_flow_run(ingest, flow_run=flow_run, return_type="state"))
+
+    assert state.is_failed()
+    assert f"run {run_id} ended as aborted: the wrong folder" in str(state.message)
+    with open_app() as app, app.database.read() as tx:
+        assert tx.execute(sa.select(runs.c.id)).scalars().all() == [run_id]
+
+
+class HoursLater(datetime):
+    """The clock of a process that runs when all workers have been away for hours."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> "HoursLater":
+        return super().now(tz) + timedelta(hours=3)
+
+
+@pytest.fixture
+def crashed_flow_run(tmp_path: Path) -> Iterator[UUID]:
+    """One of a deployment, whose process was killed; there is no worker."""
+    with get_client(sync_client=True) as client:
+        deployed = client.create_deployment(client.create_flow(ingest), name="without a worker")
+        parameters = {"source": str(tmp_path)}
+        flow_run = client.create_flow_run_from_deployment(deployed, parameters=parameters)
+        states: tuple[State[Any], ...] = (Pending(), Running(), Crashed())
+        for state in states:
+            client.set_flow_run_state(flow_run.id, state)
+        yield flow_run.id
+        client.delete_flow_run(flow_run.id)
+        client.delete_deployment(deployed)
+
+
+def test_what_crashed_before_all_workers_were_away_for_hours_is_started_again(
+    crashed_flow_run: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flows.recover.datetime", HoursLater)
+
+    recover()
+
+    with get_client(sync_client=True) as client:
+        state = client.read_flow_run(crashed_flow_run).state
+    assert state is not None
+    assert (state.name, "start 2 of at most 4" in str(state.message)) == ("AwaitingRetry", True)
 
 
 @pytest.fixture

@@ -207,7 +207,7 @@ def start_run(service: Service, folder: Path) -> int:
     spec = SourceSpec(THEIRS, "their-folder", "folder", str(folder))
     run = open_run(service.database, spec, profile=None, force=False)
     lease = take_run(service.database, run.id, lease_seconds=600)
-    begin_ingesting(service.database, lease, None)
+    begin_ingesting(service.database, lease)
     with service.database.write() as tx:
         record(tx, Event(THEIRS, "ING", WORD, run_id=run.id))
     return run.id
