@@ -45,6 +45,8 @@ DEFAULT_WAIT_SECONDS = 1.0
 UNREACHABLE_RETRY_SECONDS = 5.0
 # No restart takes this long: an operator has to look at it.
 PAUSE_AFTER_SECONDS = 120.0
+# An address where no connection ever came about is most likely wrong.
+PAUSE_IF_NEVER_REACHED_SECONDS = 20.0
 _DOWN = (
     "the endpoint has not answered several times in a row; check EXTRACTION_BASE_URL and the "
     "network"
@@ -146,6 +148,7 @@ class ModelCaller:
         self._concurrency = concurrency
         self._slots = FifoSemaphore(concurrency)
         self._last_failure = ""
+        self._reached = False
         self.stopping = threading.Event()
 
     def close(self) -> None:
@@ -174,6 +177,7 @@ class ModelCaller:
         endpoint was not even reached; StagePaused if it goes on for too long."""
         opened = self._breaker.failed()
         self._last_failure = message
+        self._reached |= not unreachable
         self._pause_if_down_for_long()
         if self._breaker.is_open:
             if opened:
@@ -183,13 +187,13 @@ class ModelCaller:
             raise EndpointDown(message, UNREACHABLE_RETRY_SECONDS)
 
     def _pause_if_down_for_long(self) -> None:
-        if self._breaker.open_for_seconds >= PAUSE_AFTER_SECONDS:
+        most = PAUSE_AFTER_SECONDS if self._reached else PAUSE_IF_NEVER_REACHED_SECONDS
+        if self._breaker.open_for_seconds >= most:
             # The same words each time: workers log the same pause once.
             raise StagePaused(
                 STAGE,
-                f"no model at {self._client.base_url.host} has answered for "
-                f"{PAUSE_AFTER_SECONDS:.0f} s and more: check EXTRACTION_BASE_URL and the network "
-                f"({self._last_failure})",
+                f"no model at {self._client.base_url.host} has answered for {most:.0f} s and "
+                f"more: check EXTRACTION_BASE_URL and the network ({self._last_failure})",
             )
 
     def call(self, model: str, prepared: PreparedRequest, max_tokens: int) -> ModelReply:
@@ -238,6 +242,7 @@ class ModelCaller:
             except CallFailed as failed:
                 failed.seconds = time.monotonic() - started
                 raise
+        self._reached = True
         self._breaker.succeeded()
         used = reply.prompt_tokens + reply.completion_tokens
         self._rates.observe(model, read_rate_headers(response.headers), used)
@@ -266,6 +271,7 @@ class ModelCaller:
 
     def _map_status(self, model: str, error: "APIStatusError") -> Exception:
         """The error to raise; it never shows the request, which holds the key."""
+        self._reached = True
         status, details = error.status_code, _error_details(error.body)
         code = details.get("code") if isinstance(details.get("code"), str) else None
         reason = str(details.get("message") or "no reason given")[:300]
@@ -335,7 +341,10 @@ def _configuration_fault(status: int, code: str | None, message: str) -> str | N
     if code in _MODEL_NOT_FOUND:
         return None
     if status in (401, 403):
-        return f"the endpoint refuses the key (HTTP {status}): set GROQ_API_KEY to a valid one"
+        return (
+            f"the endpoint refuses the key (HTTP {status}): set GROQ_API_KEY, or the key of the "
+            "block that was named, to a valid one"
+        )
     if status == 404:
         return (
             "the endpoint knows neither the model nor the address (HTTP 404): check "

@@ -509,6 +509,7 @@ def test_an_endpoint_that_stays_down_pauses_the_stage_with_the_reason(
 ) -> None:
     clock = [0.0]
     chain = make_chain(breaker=CircuitBreaker(failures=2, open_seconds=30, clock=lambda: clock[0]))
+    assert found(chain.extract([make_request()])[0])
     server.close()
     for seconds in (0, 3600, 3640, 3680):
         clock[0] = seconds
@@ -524,6 +525,19 @@ def test_an_endpoint_that_stays_down_pauses_the_stage_with_the_reason(
         chain.extract([make_request()])
     clock[0] = 3756
     assert found(chain.extract([make_request()])[0]), "it is tried again, and is back"
+
+
+def test_an_address_where_nothing_ever_answered_pauses_the_stage_soon(
+    make_chain: MakeChain, server: GroqServer
+) -> None:
+    clock = [0.0]
+    chain = make_chain(breaker=CircuitBreaker(failures=2, open_seconds=30, clock=lambda: clock[0]))
+    server.close()
+    for _ in range(2):
+        assert fault(chain.extract([make_request()])[0]).is_free
+    clock[0] = 30
+    with pytest.raises(StagePaused, match=r"has answered for 20 s and more: check EXTRACTION_BASE"):
+        chain.extract([make_request()])
 
 
 def test_a_primary_that_is_down_does_not_keep_the_fallback_from_working(
