@@ -52,7 +52,7 @@ def _run_name() -> str:
     return f"backfill {whose} {reasons}"
 
 
-@flow(name="backfill", flow_run_name=_run_name, persist_result=False)
+@flow(name="backfill", flow_run_name=_run_name)
 def backfill(
     tenant: TenantName = "default",
     source: Text | None = None,

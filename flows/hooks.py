@@ -12,7 +12,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import Pause
 from prefect.runtime import deployment
 from prefect.runtime import flow_run as current
-from prefect.states import Completed, Failed, Suspended
+from prefect.states import Cancelled, Completed, Failed, Suspended
 from prefect.utilities.engine import propose_state_sync
 
 from flows.opening import open_flow_app
@@ -27,8 +27,8 @@ from penstock.runs.report import (
     outcome_line,
     report_run,
 )
-from penstock.runs.run import DocumentStatus, RunStatus
-from tasks.artifacts import publish_summary
+from penstock.runs.run import DocumentStatus, Run, RunStatus
+from tasks.artifacts import best_effort, publish_summary
 from tasks.events import announce_failed_run, announce_paused_run
 
 COMPLETED_WITH_ERRORS = "CompletedWithErrors"
@@ -41,7 +41,8 @@ def conclude_run(app: App, run_id: int) -> Any:
     outcome, report = summarize_run(app, run_id)
     run = report.run
     if run.status is not RunStatus.FINISHED:
-        message = f"run {run.id} ended as {run.status}: {run.error}; {outcome}"
+        ended = "was aborted" if run.status is RunStatus.ABORTED else "failed"
+        message = f"run {run.id} {ended}: {run.error}; {outcome}"
         return Failed(message=message, data=PenstockError(message))
     with_errors = report.counts[DocumentStatus.ERROR] > 0
     name = COMPLETED_WITH_ERRORS if with_errors else None
@@ -111,6 +112,17 @@ def _suspend(message: str) -> NoReturn:
         # Prefect's own `suspend_flow_run` takes no message, and gives up after a time.
         state = propose_state_sync(client, Suspended(message=message), flow_run_id)
     raise Pause(state=state)
+
+
+def replace_suspended(run: Run) -> None:
+    """Cancel the suspended flow run whose run this one has taken up: nothing is left to resume."""
+    if run.flow_run_id is None or run.flow_run_id == current.get_id():
+        return
+    with best_effort("who goes on"), get_client(sync_client=True) as client:
+        before = client.read_flow_run(UUID(run.flow_run_id))
+        if before.state is not None and before.state.is_paused():
+            state: State[None] = Cancelled(message=f"run {run.id} went on as {current.get_name()}")
+            client.set_flow_run_state(before.id, state, force=True)
 
 
 def abort_cancelled_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:

@@ -28,7 +28,6 @@ def _run_name() -> str:
     on_failure=[hooks.settle_run],
     on_crashed=[hooks.settle_run],
     on_cancellation=[hooks.abort_cancelled_run],
-    persist_result=False,
 )
 def ingest(
     source: Text,
@@ -58,14 +57,14 @@ def ingest(
         app.warm_up()
         if done := hooks.conclude_ended(app):
             return cast(dict[str, Any], done)
-        run_id = open_source_run(app.sources, source, tenant, run_id=run_id, **wanted).id
-        mine = flow_run.get_id()
-        with hooks.told_if_stopped(app, run_id), app.hold_run(run_id, mine) as held:
+        run = open_source_run(app.sources, source, tenant, run_id=run_id, **wanted)
+        with hooks.told_if_stopped(app, run.id), app.hold_run(run.id, flow_run.get_id()) as held:
+            hooks.replace_suspended(run)
             tag_flow_run(f"tenant:{held.run.tenant_id}", f"source:{held.run.source_name}")
             prepare_index(app.database, app.embedder.identity)
             progress = run_progress(app.database, held.run)
             admission = app.admission(held.lease)
-            steps = TaskSteps(app.steps, f"run {run_id}", app.settings.extraction.version)
+            steps = TaskSteps(app.steps, f"run {run.id}", app.settings.extraction.version)
             execute_run(
                 held,
                 discover=partial(list_source, app.sources, held.run),
@@ -77,4 +76,4 @@ def ingest(
                 max_failed=app.settings.max_failed if max_failed is None else max_failed,
             )
             progress.show()
-        return cast(dict[str, Any], hooks.conclude_run(app, run_id))
+        return cast(dict[str, Any], hooks.conclude_run(app, run.id))

@@ -8,7 +8,7 @@ from flows.opening import open_flow_app
 from tasks.artifacts import publish_figures
 
 
-@flow(name="maintain", flow_run_name="maintain", persist_result=False)
+@flow(name="maintain", flow_run_name="maintain")
 def maintain(dry_run: bool = False, blocks: list[str] | None = None) -> dict[str, Any]:
     """Run all of maintenance once. Fails at the end if a part of it failed.
 

@@ -25,7 +25,7 @@ def _run_name() -> str:
     return f"process {', '.join(map(str, stages))}"
 
 
-@flow(name="process", flow_run_name=_run_name, persist_result=False)
+@flow(name="process", flow_run_name=_run_name)
 def process(
     stages: list[Stage] | None = None, forever: bool = False, blocks: list[str] | None = None
 ) -> int:

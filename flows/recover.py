@@ -33,7 +33,7 @@ _SINCE = timedelta(days=1)
 _AGAIN = "crashed, and started again by `recover` (start {} of at most {})"
 
 
-@flow(name="recover", flow_run_name="recover", persist_result=False)
+@flow(name="recover", flow_run_name="recover")
 def recover(blocks: list[str] | None = None) -> dict[str, int]:
     """One pass of recovery; what it found.
 

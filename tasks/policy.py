@@ -7,8 +7,9 @@ rescue, a smaller batch or another worker finds what is there. A document whose 
 not changed is not parsed or embedded again. Deleting a node deletes what is kept of it.
 
 Every step of a batch is one task run, also when all of it is reused; its state says so: `Cached`,
-"30 reused, version 1.0.0". Prefect keeps no result of these tasks unless its own settings say so,
-and then the documents' keys, never their texts.
+"30 reused, version 1.0.0". Prefect keeps no result of these tasks, whatever its settings: they have
+no cache key that it could be kept under. Of a flow run it keeps the report, counts and no texts, if
+its own settings say so (`PREFECT_RESULTS_PERSIST_BY_DEFAULT`).
 
 **Tasks in flows of your own** (`tasks.steps`) have no such store: Prefect caches their results, as
 JSON, where its own settings say (`PREFECT_RESULTS_…`). One task run is one document and has one

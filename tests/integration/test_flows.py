@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import (
     FlowRunFilter,
@@ -16,6 +17,12 @@ from prefect.client.schemas.filters import (
     LogFilterFlowRunId,
 )
 from prefect.client.schemas.objects import FlowRun, State, TaskRun
+from prefect.settings import (
+    PREFECT_LOCAL_STORAGE_PATH,
+    PREFECT_RESULTS_PERSIST_BY_DEFAULT,
+    temporary_settings,
+)
+from prefect.states import Suspended
 from prefect.utilities.callables import parameter_schema
 
 from flows.ingest import ingest
@@ -27,6 +34,7 @@ from penstock.errors import PenstockError, RunRefused, StagePaused, UsageError
 from penstock.local.prefect_server import ServerAddress
 from penstock.runs.lifecycle import open_run, read_run, take_run
 from penstock.runs.run import RunStatus, SourceSpec
+from penstock.store.schema import runs
 from tests.together import wait_until
 
 pytestmark = pytest.mark.usefixtures("prefect", "home")
@@ -146,12 +154,27 @@ def test_a_step_that_fails_for_all_its_documents_is_shown_as_failed(tmp_path: Pa
 
 
 def test_no_text_is_kept_by_prefect(tmp_path: Path) -> None:
-    from prefect.settings import PREFECT_LOCAL_STORAGE_PATH
-
     run_flow(source=str(write_documents(tmp_path / "docs", "gunhild")))
 
     stored = [path for path in PREFECT_LOCAL_STORAGE_PATH.value().rglob("*") if path.is_file()]
     assert not [path for path in stored if b"Gunhild" in path.read_bytes()]
+
+
+def test_prefects_own_setting_keeps_the_report_of_a_run_and_nothing_of_its_tasks(
+    tmp_path: Path,
+) -> None:
+    stored = tmp_path / "stored"
+    with temporary_settings(
+        {PREFECT_RESULTS_PERSIST_BY_DEFAULT: True, PREFECT_LOCAL_STORAGE_PATH: stored}
+    ):
+        _, flow_run = run_flow(source=str(write_documents(tmp_path / "docs", "gunhild")))
+        files = [path.read_bytes() for path in stored.rglob("*") if path.is_file()]
+        with get_client(sync_client=True) as client:
+            kept = client.read_flow_run(flow_run.id).state
+        assert kept is not None
+        assert kept.result()["counts"]["ready"] == 1
+
+    assert len(files) == 1
 
 
 def test_a_run_that_fails_leaves_its_summary_too(tmp_path: Path) -> None:
@@ -216,7 +239,7 @@ def test_a_source_that_does_not_exist_fails_with_the_reason(tmp_path: Path) -> N
 
 def test_a_failed_listing_fails_the_flow_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_ALLOW_PRIVATE_ADDRESSES", "true")
-    with pytest.raises(PenstockError, match="ended as error"):
+    with pytest.raises(PenstockError, match=r"run \d+ failed: "):
         ingest(source="http://127.0.0.1:9/")
 
 
@@ -240,6 +263,23 @@ def test_a_recorded_run_is_taken_up_by_its_number(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"run {recorded.id} is one of {folder}"):
         ingest("elsewhere", run_id=recorded.id)
     assert ingest(str(folder), run_id=recorded.id)["run_id"] == recorded.id
+
+
+def test_a_run_that_is_taken_up_elsewhere_leaves_no_suspended_flow_run(tmp_path: Path) -> None:
+    folder = write_documents(tmp_path / "docs", "jorunn")
+    with get_client(sync_client=True) as client, open_app() as app:
+        suspended = client.create_flow_run(ingest, state=Suspended(timeout_seconds=600)).id
+        spec = SourceSpec("default", str(folder), "folder", str(folder))
+        recorded = open_run(app.database, spec, profile=None, force=False)
+        with app.database.write() as tx:
+            tx.execute(sa.update(runs).values(flow_run_id=str(suspended)))
+
+        _, flow_run = run_flow(source=str(folder), run_id=recorded.id)
+
+        state = client.read_flow_run(suspended).state
+    assert state is not None
+    assert state.is_cancelled()
+    assert state.message == f"run {recorded.id} went on as {flow_run.name}"
 
 
 def test_the_form_of_an_ingest_asks_for_its_source() -> None:
