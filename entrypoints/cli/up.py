@@ -198,6 +198,7 @@ def describe(home: InstallationHome, state: SupervisorState) -> dict[str, Any]:
         "database": mask_url(state.environment["PENSTOCK_DSN"]),
         "redis": mask_url(state.environment["REDIS_URL"]),
         "workers": sum(name.startswith("worker-") for name in found),
+        "standby_workers": int("standby" in found),
         "logs": str(home.logs),
         "notes": list(state.notes),
     }
@@ -218,7 +219,7 @@ def print_board(
             ("dashboard", board["pages_url"]),
             ("database", board["database"]),
             ("Redis", board["redis"]),
-            ("workers", board["workers"]),
+            ("workers", f"{board['workers']} of Prefect, {board['standby_workers']} standby"),
             ("home", board["home"]),
             ("logs", board["logs"]),
         ]

@@ -165,7 +165,7 @@ def test_what_the_board_names_is_there(running: Life) -> None:
     ready = ask(f"{board['api_url']}/readyz").json()
     assert ready["status"] == "ready"
     assert ready["checks"]["redis"]["ok"] is True
-    assert board["workers"] == 2
+    assert (board["workers"], board["standby_workers"]) == (2, 1)
     assert Path(board["home"]) == running.folder / "home"
     assert {"api.log", "worker-1.log", "valkey.log"} <= {
         path.name for path in Path(board["logs"]).iterdir()
