@@ -72,11 +72,12 @@ def is_hidden(element: Any) -> bool:
 
 def find_hidden(root: Any) -> list[Any]:
     """The hidden elements below the root."""
-    return list(filter(is_hidden, _xpath(".//*[@hidden or @style]")(root)))
+    return list(filter(is_hidden, find_all(".//*[@hidden or @style]")(root)))
 
 
 @cache
-def _xpath(path: str) -> Any:
+def find_all(path: str) -> Any:
+    """A compiled XPath expression."""
     from lxml.etree import XPath
 
     return XPath(path)
@@ -331,7 +332,7 @@ def main_content(body: Any) -> str:
     for hidden in find_hidden(content):
         hidden.drop_tree()
     _prune(content)
-    paragraphs = _xpath(_PARAGRAPHS)(content)
+    paragraphs = find_all(_PARAGRAPHS)(content)
     text = _extract(content)
     if PROSE_TIMES * sum(len(line) >= PROSE_CHARS for line in text.split("\n")) < paragraphs:
         text = _read_alike(body, text)
@@ -382,7 +383,7 @@ def _prune(content: Any) -> None:
     # trafilatura drops an empty element together with the text after it, so empty elements are
     # removed first; twice, for elements that hold nothing but empty ones.
     for _ in range(2):
-        for element in _xpath(_EMPTY)(content):
+        for element in find_all(_EMPTY)(content):
             element.drop_tree()
     for listing in filter(_is_menu, list(content.iter("ul", "ol"))):
         listing.drop_tree()

@@ -22,6 +22,8 @@ _BOLD_STYLE = re.compile(r"font-weight\s*:\s*(bold|[6-9]00)")
 _TITLE_CLASS = re.compile(
     r"(^|[-_ ])(sub)?(title|heading|headline|header)s?($|[-_ ])", re.IGNORECASE
 )
+# Page builders put it around every text.
+_INVISIBLE = "\u200b"
 _EMPHASIS = frozenset({"b", "strong", "u"})
 _LONG_CHARS = 500
 _INLINE_HEADING = re.compile(r"(?<=[.!?;])\s+([^\W\d_][^.!?;:]{2,40}):\s+")
@@ -175,7 +177,7 @@ class _Reader:
         self._add(element.tail)
 
     def flush(self) -> None:
-        if text := " ".join("".join(self._pieces).split()):
+        if text := " ".join("".join(self._pieces).replace(_INVISIBLE, "").split()):
             item = any(is_item for *_, is_item in self._open)
             linked = not self._unlinked_chars
             if block := _make_block(text, self._rank(), item, self._group(), linked):

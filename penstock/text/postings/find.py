@@ -25,9 +25,9 @@ from penstock.text.postings.fields import (
     read_salary,
     read_value,
 )
-from penstock.text.postings.headings import MONEY_RANGE, Kind, hints_at_job, words_for
+from penstock.text.postings.headings import MONEY_RANGE, Kind, words_for
 from penstock.text.postings.json_state import find_state_posting
-from penstock.text.postings.region import find_page_posting
+from penstock.text.postings.region import find_page_posting, resembles_posting
 from penstock.text.postings.sections import Split, split_blocks
 
 SCHEMA_TYPE = "JobPosting"
@@ -129,7 +129,7 @@ def extract_posting(page: PageText, name: str = "") -> ExtractedText | None:
     """The posting as fields and ordered text; None when the page is not about one job."""
     identity = identify_page(page, name)
     marked = identity.is_hiring or SCHEMA_TYPE in page.source
-    if not marked and not hints_at_job(page.source, page.tree.get("lang")):
+    if not marked and not resembles_posting(page):
         return None
     found = _find(page, identity)
     return _describe(found, identity) if found else None

@@ -2,14 +2,21 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any
 
 from penstock.text.charsets import clean_line
-from penstock.text.html import PageText, find_densest_run, is_hidden, parse_tree, weigh_line
+from penstock.text.html import (
+    PageText,
+    find_all,
+    find_densest_run,
+    is_hidden,
+    parse_tree,
+    weigh_line,
+)
 from penstock.text.postings.blocks import TEMPLATES, Block, read_tree
 from penstock.text.postings.fields import PageIdentity, Posting
-from penstock.text.postings.headings import Kind, heading_kind, words_for
+from penstock.text.postings.headings import Kind, heading_kind, hints_at_job, words_for
 from penstock.text.postings.sections import measure, skip_facts, split_blocks
 
 _ASIDE = re.compile(
@@ -26,6 +33,7 @@ _FACT_CHARS = 100
 _TITLE_CHARS = 8
 _LEAST_BODY = 200
 _SHORT_CHARS = 40
+_SHORT_HEADING = 60
 _PLACE_TERM = re.compile(
     r"(job )?locations?\b|where\b|place\b|(stand|arbeits)?ort\b|lieu\b|ubicac|plaats|luogo", re.I
 )
@@ -37,12 +45,39 @@ _LOCATION_PLACE = (
 _KEPT_PAGES = (
     ".//iframe/@srcdoc | .//script[contains(@type, 'template') or contains(@type, 'html')]/text()"
 )
-_EMPLOYMENT = re.compile(
-    r"\b(full|part)[- ]time\b|\b(voll|teil)zeit\b|\b(hel|voll)tid\b|tempo (integral|pieno|pleno)"
-    r"|\((m|w|f|h)/|\bcdi\b|\bjornada\b",
-    re.IGNORECASE,
-)
 _SURE = 6
+_LEAST_LISTS = 2
+_LEAST_BULLETS = 4
+# A page that shows so many paragraphs shows its posting, too, if it has one.
+_SHOWN_PARAGRAPHS = 5
+# A posting is no longer than this; a page of many lists may be.
+_MOST_BODY = 12_000
+_TEXT_TAGS = ("p", "h2", "h3", "h4", "h5", "h6", "b", "strong", "dt", "summary")
+_LISTS = "(//ul | //ol)[li[2]][count(li[not(a)][not(*//a)]) > 1]"
+_BULLETS = (
+    "count(//text()[starts-with(., '• ') or starts-with(., '- ') or starts-with(., '– ')"
+    " or starts-with(., '·')])"
+)
+
+
+def resembles_posting(page: PageText) -> bool:
+    """A quick look at whether it is worth to search the page: most pages are something else."""
+    lists = (listing for listing in find_all(_LISTS)(page.tree) if _has_heading(listing))
+    if next(islice(lists, _LEAST_LISTS - 1, None), None) is not None:
+        return True
+    texts = [element.text for element in page.tree.iter(*_TEXT_TAGS) if element.text]
+    if sum(len(text) > _SHORT_HEADING for text in texts) >= _SHOWN_PARAGRAPHS:
+        return hints_at_job("\n".join(text for text in texts if len(text) <= _FACT_CHARS))
+    language = page.tree.get("lang")
+    return hints_at_job(page.source, language) or find_all(_BULLETS)(page.tree) >= _LEAST_BULLETS
+
+
+def _has_heading(listing: Any) -> bool:
+    """Whether a short text that is no link stands before the list."""
+    for part in (listing, *islice(listing.iterancestors(), 2)):
+        if (before := part.getprevious()) is not None:
+            return 0 < len(_text(before)) <= _FACT_CHARS and before.find(".//a") is None
+    return False
 
 
 def find_page_posting(page: PageText, identity: PageIdentity) -> Posting | None:
@@ -154,13 +189,14 @@ def _is_job(
 ) -> bool:
     """Whether enough signs say that the page is about one job."""
     split = split_blocks(body)
-    if Kind.REQUIRED not in split.headed and not identity.has_job_address:
+    listed = split.lists >= _LEAST_LISTS and sum(measure(block.text) for block in body) <= _MOST_BODY
+    if Kind.REQUIRED not in split.headed and not identity.has_job_address and not listed:
         return False
     text = " ".join(block.text for block in blocks)
     signs = (
         (4, identity.has_job_address and bool(split.requirements or Kind.ROLE in split.headed)),
         (1, identity.mentions_jobs),
-        (2, _has_apply_control(page)),
+        (2, listed),
         (2, Kind.REQUIRED in split.headed),
         (1, bool(split.requirements)),
         (1, Kind.ROLE in split.headed),
@@ -168,8 +204,10 @@ def _is_job(
         (1, Kind.COMPANY in split.headed),
         (1, Kind.APPLY in split.headed),
         (1, Kind.LEGAL in split.kinds),
-        (1, bool(_EMPLOYMENT.search(text))),
-        (-4, identity.is_article),
+        (2, bool(words_for("terms").search(text))),
+        (1, bool(words_for("asking").search(text))),
+        (2, _has_apply_control(page)),
+        (-2 if listed else -4, identity.is_article),
     )
     return sum(weight for weight, seen in signs if seen) >= _SURE
 

@@ -36,6 +36,8 @@ class Split:
     """What its parts are about."""
     headed: frozenset[Kind]
     """What its headings announce."""
+    lists: int
+    """How many of its sections are lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ def split_blocks(blocks: Sequence[Block], *, lists: bool = True) -> Split:
         text=those(*_TOLD, *_BESIDE, Kind.REQUIRED),
         kinds=frozenset(kinds),
         headed=frozenset(headed) if known else frozenset(headed) & {Kind.ROLE},
+        lists=sum(_is_list(blocks, section) for section in sections),
     )
 
 
@@ -150,9 +153,13 @@ def _kinds(
 
 def _by_order(sections: Sequence[_Section], blocks: Sequence[Block]) -> list[_Section]:
     """Sections in a language that is not known here: tasks come first, what is offered last."""
-    listed = [s for s in sections if sum(b.item for b in blocks[s.start : s.end]) > 1]
+    listed = [section for section in sections if _is_list(blocks, section)]
     order = dict(zip(listed, (Kind.ROLE, Kind.REQUIRED, Kind.OFFER), strict=False))
     return [replace(s, kind=order.get(s, s.kind)) if len(order) > 1 else s for s in sections]
+
+
+def _is_list(blocks: Sequence[Block], section: _Section) -> bool:
+    return sum(block.item for block in blocks[section.start : section.end]) > 1
 
 
 def _kind_by_order(
