@@ -8,6 +8,7 @@ from functools import cache
 
 from penstock.rules.skills import names_a_role
 from penstock.rules.vocabulary import read_table
+from penstock.text.postings.headings import Kind, heading_kind, words_for
 
 RESUME, POSTING, DOCUMENT = "resume", "job_posting", "document"
 # A résumé or a posting says what it is at its beginning; what follows only takes time.
@@ -44,6 +45,9 @@ _CONTACT = re.compile(
 )
 
 
+# A short line above two bullets.
+_HEADED_LIST = re.compile(r"^([^-•·–*\n][^\n]{2,47})\n+(?=(?:[ \t]*[-•·–*][^\n]*\n){2})", re.MULTILINE)
+_PARTS = {Kind.ROLE: 1.0, Kind.REQUIRED: 1.0, Kind.OFFER: 1.6}
 _FIRST_PERSON = re.compile(r"\bI (?:am|have|was|work|hold|led|look|run|also)\b|\bmy \b")
 _SPEAKS_OF_SELF = 3
 
@@ -77,7 +81,7 @@ def detect_profile(text: str, title: str | None = None) -> DetectedProfile:
     # Both begin with a job; what else they say tells them apart.
     role = {"a job's name at the top": 1.0} if names_a_role(lowered[:_TOP_CHARS]) else {}
     resume = _look(RESUME, headings, lowered, role | _person_signs(start))
-    posting = _look(POSTING, headings, lowered, role)
+    posting = _look(POSTING, headings, lowered, role | _job_signs(lowered))
     other = _look(DOCUMENT, (), lowered, {})
     best, second = (resume, posting) if resume.score >= posting.score else (posting, resume)
     lead = best.score - max(second.score, other.score)
@@ -120,6 +124,18 @@ def _person_signs(start: str) -> dict[str, float]:
         signs["contact details at the top"] = 1.0
     if len(_FIRST_PERSON.findall(start)) >= _SPEAKS_OF_SELF:
         signs["the first person"] = 1.0
+    return signs
+
+
+def _job_signs(lowered: str) -> dict[str, float]:
+    """What headed lists announce in any language of the postings' table, and stated terms."""
+    known = _words().headings
+    above = (heading.strip(_HEADING_MARKS) for heading in _HEADED_LIST.findall(lowered))
+    headed = [heading_kind(heading) for heading in above if heading not in known]
+    parts = {kind: _PARTS[kind] for kind in headed if kind in _PARTS}
+    signs = {f"a list of {kind.value}": weight for kind, weight in parts.items()}
+    if words_for("terms").search(lowered):
+        signs["terms of employment"] = 1.6 if len(headed) > 1 else 0.8
     return signs
 
 

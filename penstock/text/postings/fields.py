@@ -143,7 +143,7 @@ _PREFIX = re.compile(
 _HIRING = re.compile(
     r"\b(careers?|jobs?|job (details?|openings?|search)|vacanc\w+|karriere|stellen\w*|emplois?"
     r"|carrières?|empleos?|carreras?|recruit\w*|recrut\w*|vacatures?|vagas?|werken bij|lediga jobb"
-    r"|kariera|job id:? ?\S+|hiring|work (at|with) \w+|join us)\b",
+    r"|kariera|job id:? ?\S+|hiring|work (at|with) \w+|join us)\b|\([mwfhd]/[mwfhdx](/[dxi])?\)",
     re.IGNORECASE,
 )
 _JOB_ADDRESS = re.compile(

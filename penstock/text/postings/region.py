@@ -189,14 +189,17 @@ def _is_job(
 ) -> bool:
     """Whether enough signs say that the page is about one job."""
     split = split_blocks(body)
-    listed = split.lists >= _LEAST_LISTS and sum(measure(block.text) for block in body) <= _MOST_BODY
-    if Kind.REQUIRED not in split.headed and not identity.has_job_address and not listed:
+    listed = split.lists >= _LEAST_LISTS and sum(measure(b.text) for b in body) <= _MOST_BODY
+    parted = Kind.REQUIRED in split.headed
+    if not (parted or listed or identity.has_job_address):
         return False
-    text = " ".join(block.text for block in blocks)
+    employs = any(words_for("terms").search(block.text) for block in blocks)
+    if not (parted or employs or identity.has_job_address):
+        return False
     signs = (
         (4, identity.has_job_address and bool(split.requirements or Kind.ROLE in split.headed)),
         (1, identity.mentions_jobs),
-        (2, listed),
+        (2, _has_apply_control(page)),
         (2, Kind.REQUIRED in split.headed),
         (1, bool(split.requirements)),
         (1, Kind.ROLE in split.headed),
@@ -204,10 +207,8 @@ def _is_job(
         (1, Kind.COMPANY in split.headed),
         (1, Kind.APPLY in split.headed),
         (1, Kind.LEGAL in split.kinds),
-        (2, bool(words_for("terms").search(text))),
-        (1, bool(words_for("asking").search(text))),
-        (2, _has_apply_control(page)),
-        (-2 if listed else -4, identity.is_article),
+        (4 if listed else 1, employs),
+        (-1 if listed and employs else -4, identity.is_article),
     )
     return sum(weight for weight, seen in signs if seen) >= _SURE
 
