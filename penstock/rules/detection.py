@@ -5,10 +5,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 
 from penstock.rules.skills import names_a_role
 from penstock.rules.vocabulary import read_table
-from penstock.text.postings.headings import Kind, heading_kind, words_for
+from penstock.text.postings.headings import words_for
 
 RESUME, POSTING, DOCUMENT = "resume", "job_posting", "document"
 # A résumé or a posting says what it is at its beginning; what follows only takes time.
@@ -45,9 +46,11 @@ _CONTACT = re.compile(
 )
 
 
-# A short line above two bullets.
-_HEADED_LIST = re.compile(r"^([^-•·–*\n][^\n]{2,47})\n+(?=(?:[ \t]*[-•·–*][^\n]*\n){2})", re.MULTILINE)
-_PARTS = {Kind.ROLE: 1.0, Kind.REQUIRED: 1.0, Kind.OFFER: 1.6}
+# A short line without a year, as résumés have above a job, and two bullets.
+_HEADED_LIST = re.compile(
+    r"^([^-•·–*\n\d][^\n\d]{2,47})\n+(?=(?:[ \t]*[-•·–*][^\n]*\n){2})", re.MULTILINE
+)
+_MOST_LISTS = 3
 _FIRST_PERSON = re.compile(r"\bI (?:am|have|was|work|hold|led|look|run|also)\b|\bmy \b")
 _SPEAKS_OF_SELF = 3
 
@@ -128,15 +131,11 @@ def _person_signs(start: str) -> dict[str, float]:
 
 
 def _job_signs(lowered: str) -> dict[str, float]:
-    """What headed lists announce in any language of the postings' table, and stated terms."""
-    known = _words().headings
-    above = (heading.strip(_HEADING_MARKS) for heading in _HEADED_LIST.findall(lowered))
-    headed = [heading_kind(heading) for heading in above if heading not in known]
-    parts = {kind: _PARTS[kind] for kind in headed if kind in _PARTS}
-    signs = {f"a list of {kind.value}": weight for kind, weight in parts.items()}
-    if words_for("terms").search(lowered):
-        signs["terms of employment"] = 1.6 if len(headed) > 1 else 0.8
-    return signs
+    """Terms of employment, and the lists with headings that such a text has in any language."""
+    if not words_for("terms").search(lowered):
+        return {}
+    lists = sum(1 for _ in islice(_HEADED_LIST.finditer(lowered), _MOST_LISTS))
+    return {"terms of employment": 0.8} | ({"lists with headings": 0.8 * lists} if lists > 1 else {})
 
 
 @dataclass(frozen=True, slots=True)
