@@ -18,7 +18,7 @@ from penstock.rules.layout import ParsedText, Section
 from penstock.rules.skills import find_skills, find_titles, is_title, names_a_role, tidy_title
 from penstock.rules.vocabulary import read_phrases, read_table
 from penstock.text.postings.blocks import Block, join_blocks
-from penstock.text.postings.headings import Kind, heading_kind
+from penstock.text.postings.headings import Kind, heading_kind, words_for
 from penstock.text.postings.sections import Split, is_heading, split_text
 
 _LABEL_CHARS = 32
@@ -171,15 +171,15 @@ _STATED_LEVEL = re.compile(r"\b(entry|mid|senior|junior)[ -]?level\b")
 def find_employment(
     request: PreparedRequest, parsed: ParsedText, labels: dict[str, str]
 ) -> str | None:
-    """The kind of employment, from the source's facts, a label or the text."""
+    """The kind of employment, from the source's facts, a label or a line that states its terms."""
     found = find_stated(request, labels, "employment_type", *_EMPLOYMENT_LABELS)
-    stated = found.value if found else None
-    for lowered in ((stated or "").lower().replace("_", " "), parsed.lowered):
+    stated = (line.text for line in parsed.lines if words_for("contract").search(line.text))
+    for said in (found.value if found else "", *stated):
+        lowered = said.lower().replace("_", " ")
         named = {hit.name for hit in read_phrases("employment").find(lowered)}
-        for name in read_table("employment"):
-            if name in named:
-                return name
-    return stated
+        if kind := next((name for name in read_table("employment") if name in named), None):
+            return kind
+    return found.value if found else None
 
 
 def find_seniority(title: str, labels: dict[str, str], parsed: ParsedText) -> str | None:

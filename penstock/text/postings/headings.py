@@ -39,7 +39,7 @@ def _read_words() -> dict[str, list[str]]:
 @cache
 def words_for(name: str) -> re.Pattern[str]:
     """The words of an entry of the table, in any case."""
-    more = [MONEY_RANGE.pattern] if name == "pay" else []
+    more = {"pay": [MONEY_RANGE.pattern], "terms": _read_words()["contract"]}.get(name, [])
     return re.compile("|".join([*_read_words()[name], *more]), re.IGNORECASE)
 
 

@@ -49,7 +49,7 @@ _FACTS = {
         r"^(job|primary|all|normalized|full|posting|jobpost)?(locations?|city)(name|s?text|info|list)?$"
     ),
     "employment_type": re.compile(
-        r"^employmenttype|^typeofemployment|^commitment$|^(job|time|contract)type$"
+        r"^employmenttype|^typeofemployment|^commitment$|^(job|time|contract)type$|^(work)?schedule$"
     ),
     "salary": re.compile(r"^(base)?(salary|payrange|salaryrange|compensation)$"),
     "date_posted": re.compile(r"^(date(posted|published)|(posted|published)(at|on|date))$"),

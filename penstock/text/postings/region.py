@@ -96,7 +96,7 @@ def find_page_posting(page: PageText, identity: PageIdentity) -> Posting | None:
                 body=tuple(body),
                 company=_microdata_text(scope, "hiringOrganization"),
                 location=_find_location(region),
-                employment_type=_microdata_text(scope, "employmentType"),
+                employment_type=_microdata_text(scope, "employmentType") or _find_contract(blocks),
                 date_posted=_microdata_text(scope, "datePosted"),
             )
     return None
@@ -234,6 +234,12 @@ def _find_location(region: Any) -> str:
     places = (*(place for place in listed if place is not None), *region.xpath(_LOCATION_PLACE))
     named = (re.sub(r"^locations?:?\s+", "", _text(place), flags=re.I) for place in places)
     return next((text for text in named if 2 < len(text) <= _FACT_CHARS), "")
+
+
+def _find_contract(blocks: Sequence[Block]) -> str:
+    """The first short line that states the kind of employment."""
+    short = (block.text for block in blocks if len(block.text) <= _FACT_CHARS and not block.linked)
+    return next(filter(words_for("contract").search, short), "")
 
 
 def _text(element: Any) -> str:
