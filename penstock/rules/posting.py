@@ -151,6 +151,10 @@ def _names_beside_title(head: list[str]) -> Iterator[tuple[str, float]]:
 
 
 _EMPLOYMENT_LABELS = ("employment type", "job type", "type", "contract", "contract type", "hours")
+_WEEK = re.compile(
+    r"\b(\d\d)(?:[.,]\d+)? ?(?:h|uur|timer|timmar|stunden|hours|heures|horas|ore|hodin)\b"
+)
+_FULL_WEEK = 35
 # A manager of accounts or products need not lead people.
 _NOT_PEOPLE = r"(?<!account )(?<!product )(?<!project )(?<!success )"
 _LEVELS = (
@@ -176,6 +180,8 @@ def find_employment(
     stated = (line.text for line in parsed.lines if words_for("contract").search(line.text))
     for said in (found.value if found else "", *stated):
         lowered = said.lower().replace("_", " ")
+        if week := _WEEK.search(lowered):
+            return "full-time" if float(week[1]) >= _FULL_WEEK else "part-time"
         named = {hit.name for hit in read_phrases("employment").find(lowered)}
         if kind := next((name for name in read_table("employment") if name in named), None):
             return kind

@@ -136,7 +136,8 @@ _MOST_HEADINGS = 5
 _SHORT_ID = 4
 _WORD = re.compile(r"[^\W_]+")
 _SEPARATOR = re.compile(r"\s+[|–—·•»:]\s+|\s+-\s+|\s*\|\s*")
-_BESIDE = re.compile(r"\s*(?:\||\bat\b|@)\s*([^|]+)")
+_AROUND_TITLE = re.compile(rf"{_SEPARATOR.pattern}|(?:^|\s+)(?:at|@|bei|chez)\s+|:\s+|\s-\s*$")
+_MARKS = " |–—·•»:-"
 _PREFIX = re.compile(
     r"^(job application for|jobs?:|careers?:|apply (for|to)|stellenangebot:?)\s+", re.I
 )
@@ -151,15 +152,6 @@ _JOB_ADDRESS = re.compile(
     r"|requisitions?|emplois?|empleos?|opportunit\w+|recrut\w*|recruit\w*|vagas?|lavor\w*|oferta\w*"
     r"|praca|lediga?\w*|stilling\w*|työ\w*|join-us|joboffer\w*|offres?)(?![a-z])"
 )
-_AROUND_COMPANY = re.compile(
-    r"^(careers?|jobs?|work|life|karriere|(offene )?stellen\w*|emplois?|carrières?|empleos?"
-    r"|carreras?)"
-    r" (at|with|@|bei|chez|en|presso|bij) "
-    r"| (careers?|jobs?|hiring|career (site|page)|recruiting|karriere)$",
-    re.IGNORECASE,
-)
-
-
 @dataclass(frozen=True, slots=True)
 class PageIdentity:
     """The titles and URLs of a page."""
@@ -194,11 +186,13 @@ class PageIdentity:
         part = rf"(?<![A-Za-z0-9]){re.escape(identifier)}(?![A-Za-z0-9])"
         return any(re.search(part, address) for address in found)
 
-    def find_company(self, job_title: str) -> str:
-        """The site's name without words such as `careers`, or the name beside the job title."""
-        stated = self.site or self._title_parts()[1] or self._company_beside(job_title)
-        name = _AROUND_COMPANY.sub("", stated)
-        return "" if _HIRING.fullmatch(name) else name.strip()
+    def names_beside(self, job_title: str) -> Iterator[str]:
+        """What stands beside the job in the titles of the page."""
+        for title in self.titles:
+            rest = _PREFIX.sub("", title).replace(job_title, "|")
+            pieces = (piece.strip(_MARKS) for piece in _AROUND_TITLE.split(rest))
+            own = _normalise_words(job_title)
+            yield from (piece for piece in pieces if piece and _normalise_words(piece) not in own)
 
     @property
     def job_title(self) -> str:
@@ -217,14 +211,6 @@ class PageIdentity:
         while len(pieces) > 1 and self._is_site(pieces[-1]):
             site = pieces.pop()
         return title[: title.rfind(pieces[-1]) + len(pieces[-1])], site
-
-    def _company_beside(self, job_title: str) -> str:
-        """The company in a page title such as `job title at company`."""
-        for title in self.titles:
-            for heading in filter(title.__contains__, (*self.headings, job_title)):
-                if found := _BESIDE.fullmatch(title.partition(heading)[2]):
-                    return found[1]
-        return ""
 
     def _is_site(self, piece: str) -> bool:
         named = _normalise_words(piece) == _normalise_words(self.site)

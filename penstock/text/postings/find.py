@@ -12,6 +12,7 @@ from penstock.documents import ExtractedText
 from penstock.text.html import PageText
 from penstock.text.media_types import HTML
 from penstock.text.postings.blocks import Block, Blocks, join_blocks
+from penstock.text.postings.company import find_company
 from penstock.text.postings.fields import (
     PageIdentity,
     Posting,
@@ -132,7 +133,7 @@ def extract_posting(page: PageText, name: str = "") -> ExtractedText | None:
     if not marked and not resembles_posting(page):
         return None
     found = _find(page, identity)
-    return _describe(found, identity) if found else None
+    return _describe(found, page, identity) if found else None
 
 
 def _find(page: PageText, identity: PageIdentity) -> _Found | None:
@@ -163,10 +164,10 @@ def _is_fuller(found: _Found, first: _Found) -> bool:
     return fuller or parted or first.lost_lines
 
 
-def _describe(found: _Found, identity: PageIdentity) -> ExtractedText:
+def _describe(found: _Found, page: PageText, identity: PageIdentity) -> ExtractedText:
     posting, split = found.posting, found.split
     facts = {fact: getattr(posting, fact) for fact in _FACTS}
-    facts["company"] = posting.company or identity.find_company(posting.title)
+    facts["company"] = posting.company or find_company(page.tree, identity, posting.title)
     facts["salary"] = posting.salary or _find_pay_range(posting)
     head = [posting.title, *(facts[fact] for fact in _SHOWN_FACTS)]
     return ExtractedText(

@@ -96,7 +96,7 @@ def find_page_posting(page: PageText, identity: PageIdentity) -> Posting | None:
                 body=tuple(body),
                 company=_microdata_text(scope, "hiringOrganization"),
                 location=_find_location(region),
-                employment_type=_microdata_text(scope, "employmentType") or _find_contract(blocks),
+                employment_type=_microdata_text(scope, "employmentType") or _find_contract(blocks, body),
                 date_posted=_microdata_text(scope, "datePosted"),
             )
     return None
@@ -236,10 +236,11 @@ def _find_location(region: Any) -> str:
     return next((text for text in named if 2 < len(text) <= _FACT_CHARS), "")
 
 
-def _find_contract(blocks: Sequence[Block]) -> str:
-    """The first short line that states the kind of employment."""
-    short = (block.text for block in blocks if len(block.text) <= _FACT_CHARS and not block.linked)
-    return next(filter(words_for("contract").search, short), "")
+def _find_contract(blocks: Sequence[Block], body: Sequence[Block]) -> str:
+    """The first short line beside the body that states the kind of employment."""
+    told = set(body)
+    lines = (b.text for b in blocks if len(b.text) <= _FACT_CHARS and not (b.linked or b in told))
+    return next(filter(words_for("contract").search, lines), "")
 
 
 def _text(element: Any) -> str:
