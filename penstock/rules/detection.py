@@ -50,7 +50,7 @@ _CONTACT = re.compile(
 _HEADED_LIST = re.compile(
     r"^([^-•·–*\n\d][^\n\d]{2,47})\n+(?=(?:[ \t]*[-•·–*][^\n]*\n){2})", re.MULTILINE
 )
-_MOST_LISTS = 3
+_LEAST_LISTS, _MOST_LISTS = 2, 3
 _FIRST_PERSON = re.compile(r"\bI (?:am|have|was|work|hold|led|look|run|also)\b|\bmy \b")
 _SPEAKS_OF_SELF = 3
 
@@ -132,10 +132,10 @@ def _person_signs(start: str) -> dict[str, float]:
 
 def _job_signs(lowered: str) -> dict[str, float]:
     """Terms of employment, and the lists with headings that such a text has in any language."""
-    if not words_for("terms").search(lowered):
-        return {}
     lists = sum(1 for _ in islice(_HEADED_LIST.finditer(lowered), _MOST_LISTS))
-    return {"terms of employment": 0.8} | ({"lists with headings": 0.8 * lists} if lists > 1 else {})
+    if lists < _LEAST_LISTS or not words_for("terms").search(lowered):
+        return {}
+    return {"terms of employment": 0.8, "lists with headings": 0.8 * lists}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """The job posting profile by rules: employer, place, terms and pay."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
@@ -15,7 +16,7 @@ from penstock.rules.answer import (
     text_fact,
 )
 from penstock.rules.layout import ParsedText, Section
-from penstock.rules.skills import find_skills, find_titles, is_title, names_a_role, tidy_title
+from penstock.rules.skills import calm_title, find_skills, find_titles, is_title, names_a_role, tidy_title
 from penstock.rules.vocabulary import read_phrases, read_table
 from penstock.text.postings.blocks import Block, join_blocks
 from penstock.text.postings.headings import Kind, heading_kind, words_for
@@ -177,12 +178,15 @@ def find_employment(
 ) -> str | None:
     """The kind of employment, from the source's facts, a label or a line that states its terms."""
     found = find_stated(request, labels, "employment_type", *_EMPLOYMENT_LABELS)
-    stated = (line.text for line in parsed.lines if words_for("contract").search(line.text))
-    for said in (found.value if found else "", *stated):
+    phrases = read_phrases("employment")
+    starts = (hit.start for hit in phrases.find(parsed.lowered))
+    lines = dict.fromkeys(bisect_right(parsed.starts, start) - 1 for start in starts)
+    texts = (parsed.lines[max(0, line)].text for line in lines)
+    for said in (found.value if found else "", *filter(words_for("contract").search, texts)):
         lowered = said.lower().replace("_", " ")
         if week := _WEEK.search(lowered):
             return "full-time" if float(week[1]) >= _FULL_WEEK else "part-time"
-        named = {hit.name for hit in read_phrases("employment").find(lowered)}
+        named = {hit.name for hit in phrases.find(lowered)}
         if kind := next((name for name in read_table("employment") if name in named), None):
             return kind
     return found.value if found else None
@@ -319,7 +323,7 @@ def answer_posting(request: PreparedRequest, parsed: ParsedText, _today: date) -
 def _find_title(request: PreparedRequest, parsed: ParsedText, labels: dict[str, str]) -> FoundValue:
     names = ("job title", "position", "title", "role", "position title", "vacancy")
     if stated := find_stated(request, labels, "title", *names):
-        return FoundValue(tidy_title(stated.value), stated.support)
+        return FoundValue(calm_title(stated.value), stated.support)
     if request.title and names_a_role(request.title):
         # The job in a page title such as "Engineer - Acme | Careers".
         plain = _CALL.sub("", request.title)

@@ -367,11 +367,21 @@ def names_a_role(text: str) -> bool:
 
 
 def tidy_title(text: str) -> str:
+    """Without what stands in brackets at its end, and not in capitals."""
+    return calm_title(_TITLE_ASIDE.sub("", text) if "(" in text else text)
+
+
+def calm_title(text: str) -> str:
     """Without stray punctuation, and not in capitals."""
-    words = (_TITLE_ASIDE.sub("", text) if "(" in text else text).strip(" .,(*_").split()
-    if not all(word.isupper() for word in words if len(word) > 2):
+    words = text.strip(" .,(*_").split()
+    if not all(_is_capitals(word) for word in words if len(word) > 2):
         return " ".join(words)
     return " ".join(_lower(word) for word in words)
+
+
+def _is_capitals(word: str) -> bool:
+    """Whether all its letters are: those of "QAエンジニア" are not."""
+    return word.isupper() and all(letter.isupper() for letter in word if letter.isalpha())
 
 
 def _lower(word: str) -> str:

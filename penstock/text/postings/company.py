@@ -22,8 +22,8 @@ _ENDS = re.compile(r"\s*(?:(?<=\w{3})\.\s|[,|·(]\s|[|·(]|\s[-–—]\s|,|$)")
 _AROUND = re.compile(
     r"^(?:(?:careers?|jobs?|work|life|karriere|werken|lavora\w*|trabaja\w*|praca|(?:offene )?stellen\w*"
     r"|emplois?|carrières?|empleos?|carreras?) (?:at|with|@|bei|bij|chez|en|presso|con|w) |(?:at|the) )"
-    r"| (?:(?:19|20)\d\d|careers?|jobs?|hiring|career (?:site|page)|recruiting|karriere|recrute|logo|home ?page"
-    r"|(?:inc|llc|ltd|gmbh|ag|plc|co|corp|bv|s\.?a\.?s?|s\.?r\.?[lo]\.?|sp\. j|sp\. z o\. ?o)\.?)$",
+    r"| (?:(?:19|20)\d\d|careers?|jobs?|hiring|career (?:site|page)|recruiting|karriere|recrute|logo"
+    r"|home ?page)$",
     re.IGNORECASE,
 )
 _NO_NAME = re.compile(
@@ -88,7 +88,7 @@ def _after(element: Any) -> Any:
 
 def _tidy(text: str) -> str:
     """A name without the words around it; nothing when it is none."""
-    name = _ENDS.split(text, maxsplit=1)[0].strip()
+    name = _ENDS.split(_COPYRIGHT.sub("", text, count=1), maxsplit=1)[0].strip()
     while name and (bare := _AROUND.sub("", name).strip(" .,")) != name:
         name = bare
     return "" if _NO_NAME.fullmatch(name) else name

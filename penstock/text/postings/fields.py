@@ -137,7 +137,7 @@ _SHORT_ID = 4
 _WORD = re.compile(r"[^\W_]+")
 _SEPARATOR = re.compile(r"\s+[|–—·•»:]\s+|\s+-\s+|\s*\|\s*")
 _AROUND_TITLE = re.compile(rf"{_SEPARATOR.pattern}|(?:^|\s+)(?:at|@|bei|chez)\s+|:\s+|\s-\s*$")
-_MARKS = " |–—·•»:-"
+_MARKS = " |–—·•»:-@"
 _PREFIX = re.compile(
     r"^(job application for|jobs?:|careers?:|apply (for|to)|stellenangebot:?)\s+", re.I
 )
