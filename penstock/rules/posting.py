@@ -16,7 +16,14 @@ from penstock.rules.answer import (
     text_fact,
 )
 from penstock.rules.layout import ParsedText, Section
-from penstock.rules.skills import calm_title, find_skills, find_titles, is_title, names_a_role, tidy_title
+from penstock.rules.skills import (
+    calm_title,
+    find_skills,
+    find_titles,
+    is_title,
+    names_a_role,
+    tidy_title,
+)
 from penstock.rules.vocabulary import read_phrases, read_table
 from penstock.text.postings.blocks import Block, join_blocks
 from penstock.text.postings.headings import Kind, heading_kind, words_for

@@ -234,7 +234,9 @@ def _skill_table() -> tuple[PhraseTable, dict[str, str], set[str]]:
 
 # Cheap to search, and in every line with a certification.
 _HINT = re.compile(r"[A-Z]{3}|Certified|[a-zA]\+|Professional|Belt|SAFe|Series|License|PRINCE|Serv")
-_TAIL = re.compile(r"\s*(?:[,|(•·;]|\s[–—-]\s|\b(?:19|20)\d\d\b).*")
+_TAIL = re.compile(
+    r"\s*(?:[|•·;]|[(,–—-]?\s*(?:[^\W\d_]{3,9}\.? |\d\d?[./])*(?<!\d)(?:19|20)\d\d\b).*"
+)
 _MAX_ITEM_WORDS = 8
 
 
@@ -261,11 +263,18 @@ def _certifications_of(line: TextLine, *, is_item: bool) -> Iterator[str]:
         return
     hinted = _HINT.search(line.text) is not None
     matches = [m[0].strip(" .,-") for m in _certification().finditer(line.text)] if hinted else []
-    yield from matches
-    if not matches and is_item:
-        item = _TAIL.sub("", line.text).strip(" .:-")
-        if len(item) > 4 and len(item.split()) <= _MAX_ITEM_WORDS:
-            yield item
+    # Under its heading a line is one certification in all its words but the date, or a list.
+    item = _TAIL.sub("", line.text).strip(" .:-–,") if is_item else ""
+    items = item.split(", ") if item.count(", ") > 1 else [item]
+    named = [one for one in items if len(one) > 2 and one.lower() not in _month_names()]
+    whole = len(items) > 1 or len(matches) < 2
+    short = all(len(one.split()) <= _MAX_ITEM_WORDS for one in items)
+    yield from named if named and whole and short else matches
+
+
+@cache
+def _month_names() -> frozenset[str]:
+    return frozenset(name for names in read_table("months").values() for name in names)
 
 
 def _covers(longer: str, shorter: str) -> bool:

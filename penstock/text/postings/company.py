@@ -17,7 +17,9 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 _ABOUT = re.compile(r"(?:about|über|à propos de|sobre|over|om|o) (?:the )?(?=[A-Z])")
-_COPYRIGHT = re.compile(r"(?:©|\bcopyright\b)[\s©]*(?:\d{4}(?:\s*[-–]\s*\d{4})?)?,?\s*", re.IGNORECASE)
+_COPYRIGHT = re.compile(
+    r"(?:©|\bcopyright\b)[\s©]*(?:\d{4}(?:\s*[-–]\s*\d{4})?)?,?\s*", re.IGNORECASE
+)
 _ENDS = re.compile(r"\s*(?:(?<=\w{3})\.\s|[,|·(]\s|[|·(]|\s[-–—]\s|,|$)")
 _AROUND = re.compile(
     r"^(?:(?:careers?|jobs?|work|life|karriere|werken|lavora\w*|trabaja\w*|praca|(?:offene )?stellen\w*"
@@ -34,18 +36,28 @@ _NO_NAME = re.compile(
 # Where names stand, and how sure that is: what begins with the name of another place supports it.
 _PLACES = (
     (2.0, "//img[contains(concat(@class, @src, @alt, @id), 'logo')]/@alt"),
-    (1.5, "(//header | //*[contains(@class, 'header') or contains(@class, 'brand')])//a[@href='/']"),
+    (
+        1.5,
+        "(//header | //*[contains(@class, 'header') or contains(@class, 'brand')])//a[@href='/']",
+    ),
     (1.5, "//a[@href='/']"),
     (3.0, "//*[contains(@class, 'company-name') or @itemprop='hiringOrganization']"),
     (1.0, "//b | //strong"),
-    (1.0, "//footer//*[self::p or self::h4 or self::h5] | //*[contains(@class, 'foot') or contains(@id, 'foot')]//p"),
+    (
+        1.0,
+        "//footer//*[self::p or self::h4 or self::h5] | //*[contains(@class, 'foot') or contains(@id, 'foot')]//p",
+    ),
 )
 _LEAST = 2.0
 
 
 def find_company(tree: Any, identity: PageIdentity, job_title: str) -> str:
     """The name with the most places for it; empty when no place is sure enough."""
-    found = [(weight, name) for weight, text in _stated(tree, identity, job_title) if (name := _tidy(text))]
+    found = [
+        (weight, name)
+        for weight, text in _stated(tree, identity, job_title)
+        if (name := _tidy(text))
+    ]
     host = urlsplit(identity.addresses[0]).netloc.replace("-", "")
     labels = tuple(label for label in host.split(".") if len(label) > _LABEL_CHARS)
 
@@ -55,7 +67,9 @@ def find_company(tree: Any, identity: PageIdentity, job_title: str) -> str:
         joined = _words(name).replace(" ", "")
         return agreed + 1.5 * (joined in host or any(map(joined.startswith, labels)))
 
-    names = [name for _, name in found if len(name) <= _NAME_CHARS and _words(name) != _words(job_title)]
+    names = [
+        name for _, name in found if len(name) <= _NAME_CHARS and _words(name) != _words(job_title)
+    ]
     best = max(names, key=lambda name: (support(name), len(name)), default="")
     if not best or support(best) < _LEAST:
         return ""
@@ -70,7 +84,9 @@ def _stated(tree: Any, identity: PageIdentity, job_title: str) -> Iterator[tuple
     for weight, path in _PLACES:
         for place in find_all(path)(tree)[:3]:
             yield weight, clean_line(place if isinstance(place, str) else place.text_content())
-    for element in tree.iter("h1", "h2", "h3", "h4", "strong", "p", "dt", "th", "td", "div", "span", "small"):
+    for element in tree.iter(
+        "h1", "h2", "h3", "h4", "strong", "p", "dt", "th", "td", "div", "span", "small"
+    ):
         text = clean_line(element.text or "")
         if _LABEL.fullmatch(text.rstrip(": ")) and (value := _after(element)) is not None:
             yield 4.0, clean_line(value.text_content())

@@ -152,6 +152,8 @@ _JOB_ADDRESS = re.compile(
     r"|requisitions?|emplois?|empleos?|opportunit\w+|recrut\w*|recruit\w*|vagas?|lavor\w*|oferta\w*"
     r"|praca|lediga?\w*|stilling\w*|työ\w*|join-us|joboffer\w*|offres?)(?![a-z])"
 )
+
+
 @dataclass(frozen=True, slots=True)
 class PageIdentity:
     """The titles and URLs of a page."""

@@ -96,7 +96,8 @@ def find_page_posting(page: PageText, identity: PageIdentity) -> Posting | None:
                 body=tuple(body),
                 company=_microdata_text(scope, "hiringOrganization"),
                 location=_find_location(region),
-                employment_type=_microdata_text(scope, "employmentType") or _find_contract(blocks, body),
+                employment_type=_microdata_text(scope, "employmentType")
+                or _find_contract(blocks, body),
                 date_posted=_microdata_text(scope, "datePosted"),
             )
     return None
