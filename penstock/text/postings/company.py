@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
-from urllib.parse import urlsplit
 
 from penstock.text.charsets import clean_line
 from penstock.text.html import find_all
@@ -22,10 +22,11 @@ _COPYRIGHT = re.compile(
 )
 _ENDS = re.compile(r"\s*(?:(?<=\w{3})\.\s|[,|·(]\s|[|·(]|\s[-–—]\s|,|$)")
 _AROUND = re.compile(
-    r"^(?:(?:careers?|jobs?|work|life|karriere|werken|lavora\w*|trabaja\w*|praca|(?:offene )?stellen\w*"
-    r"|emplois?|carrières?|empleos?|carreras?) (?:at|with|@|bei|bij|chez|en|presso|con|w) |(?:at|the) )"
-    r"| (?:(?:19|20)\d\d|careers?|jobs?|hiring|career (?:site|page)|recruiting|karriere|recrute|logo"
-    r"|home ?page)$",
+    r"^(?:(?:careers?|jobs?|work|life|karriere|werken|lavora\w*|trabaja\w*|praca"
+    r"|(?:offene )?stellen\w*|emplois?|carrières?|empleos?|carreras?)"
+    r" (?:at|with|@|bei|bij|chez|en|presso|con|w) |(?:at|the) )"
+    r"| (?:(?:19|20)\d\d|careers?|jobs?|hiring|career (?:site|page)|recruiting|karriere|recrute"
+    r"|logo|home ?page)$",
     re.IGNORECASE,
 )
 _NO_NAME = re.compile(
@@ -43,22 +44,19 @@ _PLACES = (
     (1.5, "//a[@href='/']"),
     (3.0, "//*[contains(@class, 'company-name') or @itemprop='hiringOrganization']"),
     (1.0, "//b | //strong"),
-    (
-        1.0,
-        "//footer//*[self::p or self::h4 or self::h5] | //*[contains(@class, 'foot') or contains(@id, 'foot')]//p",
-    ),
+    (1.0, "//footer//*[self::p or self::h4 or self::h5]"),
+    (1.0, "//*[contains(@class, 'foot') or contains(@id, 'foot')]//p"),
 )
+_HOST = re.compile(r"^\w+://([^/?#]+)")
 _LEAST = 2.0
+_MOST_PLACES = 60
 
 
 def find_company(tree: Any, identity: PageIdentity, job_title: str) -> str:
     """The name with the most places for it; empty when no place is sure enough."""
-    found = [
-        (weight, name)
-        for weight, text in _stated(tree, identity, job_title)
-        if (name := _tidy(text))
-    ]
-    host = urlsplit(identity.addresses[0]).netloc.replace("-", "")
+    stated = islice(_stated(tree, identity, job_title), _MOST_PLACES)
+    found = [(weight, name) for weight, text in stated if (name := _tidy(text))]
+    host = "".join(_HOST.findall(identity.addresses[0])).replace("-", "")
     labels = tuple(label for label in host.split(".") if len(label) > _LABEL_CHARS)
 
     def support(name: str) -> float:
@@ -67,8 +65,9 @@ def find_company(tree: Any, identity: PageIdentity, job_title: str) -> str:
         joined = _words(name).replace(" ", "")
         return agreed + 1.5 * (joined in host or any(map(joined.startswith, labels)))
 
+    own_words = ("", _words(job_title))
     names = [
-        name for _, name in found if len(name) <= _NAME_CHARS and _words(name) != _words(job_title)
+        name for _, name in found if len(name) <= _NAME_CHARS and _words(name) not in own_words
     ]
     best = max(names, key=lambda name: (support(name), len(name)), default="")
     if not best or support(best) < _LEAST:
