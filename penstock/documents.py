@@ -66,6 +66,17 @@ class RawReference:
     """A user's own file, read in place; then there is no key."""
 
 
+PAGE_STARTS = "page_starts"
+"""The metadata of a text that came in pages: where each begins."""
+
+
+HEADINGS = "headings"
+"""The metadata of a text with headings: where each line begins that is one, and its level."""
+
+STRUCTURE = frozenset((PAGE_STARTS, HEADINGS))
+"""Metadata that say where things are in a text, and nothing about the document."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExtractedText:
     """The readable text of one document, as a text extractor returns it.
@@ -75,6 +86,7 @@ class ExtractedText:
         title: What people see; None: the file name, or the last part of the URL.
         media_type: What the bytes were, such as `application/pdf`.
         metadata: JSON values only: pages, author, and for job postings company, location and so on.
+        headings: Level and words of each heading, in order; they are looked up in the text.
 
     Example:
         ExtractedText("Jane Doe\\nStaff engineer", title="Jane Doe", metadata={"pages": 1})
@@ -84,6 +96,7 @@ class ExtractedText:
     title: str | None = None
     media_type: str = "text/plain"
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    headings: Sequence[tuple[int, str]] = ()
 
 
 def hash_text(text: str) -> str:

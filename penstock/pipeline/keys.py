@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.documents import PAGE_STARTS
+from penstock.documents import STRUCTURE
 from penstock.llm.profiles import profile_named, profile_names
 
 
@@ -33,8 +33,8 @@ def fields_key(
 ) -> str:
     """Of fields. `version` is the `extraction_version`, `models` the chain that answers."""
     # A profile that is no longer known is refused by the extractor, document by document.
-    said = {name: value for name, value in metadata.items() if name != PAGE_STARTS}
     schema = profile_named(profile).schema_hash if profile in profile_names() else "unknown"
+    said = {name: value for name, value in metadata.items() if name not in STRUCTURE}
     return _hash(tenant_id, version, schema, models, title, said, text)
 
 

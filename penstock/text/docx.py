@@ -346,6 +346,9 @@ class _Parts:
         return root
 
 
+_HEADING_STYLE = re.compile("heading ?([1-9])", re.IGNORECASE)
+
+
 def extract_docx(raw: RawDocument) -> ExtractedText:
     """One line per paragraph; a table's rows are lines with ` | ` between cells."""
     package = Package(raw)
@@ -379,7 +382,15 @@ def extract_docx(raw: RawDocument) -> ExtractedText:
         title=title or next(titles, None),
         media_type=DOCX,
         metadata={"author": author, "unread_parts": len(unread) or None},
+        headings=[*_headings(body)],
     )
+
+
+def _headings(body: Any) -> Iterator[tuple[int, str]]:
+    """Level and words of the paragraphs in a style of headings."""
+    for style in body.iter("{*}pStyle"):
+        if found := _HEADING_STYLE.fullmatch(attribute(style, "val")):
+            yield int(found[1]), paragraph_text(style.getparent().getparent())
 
 
 def _frame_texts(body: Any, frame: str, parts: _Parts) -> Iterable[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zipfile import BadZipFile
 
-from penstock.documents import ExtractedText, Fault, RawDocument, StoredDocument
+from penstock.documents import HEADINGS, ExtractedText, Fault, RawDocument, StoredDocument
 from penstock.errors import DocumentFault, ErrorClass
 from penstock.isolation.child import load_function
 from penstock.isolation.pool import ChildPool, ChildTask
@@ -15,8 +15,9 @@ from penstock.text import media_types
 from penstock.text.charsets import clean_metadata, clean_text, clean_title
 from penstock.text.custom import CustomExtractor, Extensions, load_extensions, registered_extractors
 from penstock.text.docx import extract_docx
-from penstock.text.html import extract_page, read_page
+from penstock.text.html import extract_page, page_headings, read_page
 from penstock.text.media_types import ArchiveTooLarge, detect_media_type, open_archive
+from penstock.text.passages import locate_headings
 from penstock.text.pdf.document import extract_pdf
 from penstock.text.plain import (
     extract_csv,
@@ -34,7 +35,8 @@ T = TypeVar("T")
 def extract_web_page(raw: RawDocument) -> ExtractedText:
     """The readable text of a page, with the fields of the job posting if it has one."""
     page = read_page(raw)
-    return extract_posting(page, raw.name) or extract_page(page)
+    found = extract_posting(page, raw.name) or extract_page(page)
+    return replace(found, headings=page_headings(page))
 
 
 _PACKAGES = {"docx": "python-docx", "charset_normalizer": "charset-normalizer"}
@@ -65,11 +67,15 @@ def extract_text(raw: RawDocument) -> ExtractedText:
     text = clean_text(extracted.text)
     if not text:
         raise DocumentFault(ErrorClass.EMPTY, f"{raw.name}: the document has no text")
+    metadata = clean_metadata(extracted.metadata)
+    if located := locate_headings(text, extracted.headings):
+        metadata[HEADINGS] = located
     return replace(
         extracted,
         text=text,
         title=clean_title(extracted.title),
-        metadata=clean_metadata(extracted.metadata),
+        metadata=metadata,
+        headings=(),
     )
 
 

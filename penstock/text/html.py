@@ -479,6 +479,12 @@ def page_title(page: PageText) -> str | None:
     return next(filter(None, found), None)
 
 
+def page_headings(page: PageText) -> list[tuple[int, str]]:
+    """Level and words of each heading of the page, also of those outside its main content."""
+    found = page.tree.iter("h1", "h2", "h3", "h4", "h5", "h6")
+    return [(int(heading.tag[1]), "".join(heading.itertext())) for heading in found]
+
+
 def visible_text(source: str) -> str:
     """The visible text without the site's navigation, one block per line."""
     return visible_lines(body_of(parse_tree(source)))

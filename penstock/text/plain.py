@@ -25,6 +25,7 @@ _FRONT_TITLE = re.compile(
 )
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 _HEADING = re.compile(r"#[ \t]+(.*)")
+_ANY_HEADING = re.compile(r"(#{1,6})[ \t]+\S")
 _UNDERLINE = re.compile(r"=+\s*")
 _ADORNMENT = re.compile(r"([=\-~#*^\"'`+:._])\1{2,}\s*")
 
@@ -42,7 +43,12 @@ def extract_markdown(raw: RawDocument) -> ExtractedText:
     found = _FRONT_TITLE.search(front[2]) if front else None
     title = found[1].strip().strip("\"'") if found else None
     body = start[front.end() :] if front else start
-    return ExtractedText(text, title=title or _markdown_heading(body), media_type=MARKDOWN)
+    return ExtractedText(
+        text,
+        title=title or _markdown_heading(body),
+        media_type=MARKDOWN,
+        headings=[*_markdown_headings(text)],
+    )
 
 
 def extract_rst(raw: RawDocument) -> ExtractedText:
@@ -67,6 +73,18 @@ def _markdown_heading(text: str) -> str | None:
         if line.strip() and not line[:1].isspace() and _UNDERLINE.fullmatch(below):
             return line
     return None
+
+
+def _markdown_headings(text: str) -> Iterator[tuple[int, str]]:
+    """The lines that begin with the signs of a heading, and how many they are."""
+    if "#" not in text:
+        return
+    fenced = False
+    for line in text.split("\n"):
+        if _FENCE.match(line):
+            fenced = not fenced
+        elif not fenced and (found := _ANY_HEADING.match(line)):
+            yield len(found[1]), line
 
 
 def _rst_heading(text: str) -> str | None:
