@@ -462,6 +462,7 @@ class App:
             ),
             caps=self.caps,
             threshold=extraction.confidence_threshold,
+            passage_chars=self.settings.embedding.passage_chars,
         )
         embedder = self.embedder
         return Processor(
@@ -545,6 +546,7 @@ class App:
                 self.settings.extraction.version,
                 self.embedder.identity,
                 profile_hashes=self.profile_hashes,
+                passage_chars=self.settings.embedding.passage_chars,
             ),
             Assessor(forced, only_postings=run.source_kind == "jobs"),
             self.fetch_threads,

@@ -52,6 +52,12 @@ class StoredDocument:
 PAGE_STARTS = "page_starts"
 """The metadata of a text that came in pages: where each begins."""
 
+HEADINGS = "headings"
+"""The metadata of a text with headings: where each line begins that is one, and its level."""
+
+STRUCTURE = frozenset((PAGE_STARTS, HEADINGS))
+"""Metadata that say where things are in a text, and nothing about the document."""
+
 
 @dataclass(frozen=True, slots=True)
 class RawReference:
@@ -64,17 +70,6 @@ class RawReference:
     source: str | None = None
     path: Path | None = None
     """A user's own file, read in place; then there is no key."""
-
-
-PAGE_STARTS = "page_starts"
-"""The metadata of a text that came in pages: where each begins."""
-
-
-HEADINGS = "headings"
-"""The metadata of a text with headings: where each line begins that is one, and its level."""
-
-STRUCTURE = frozenset((PAGE_STARTS, HEADINGS))
-"""Metadata that say where things are in a text, and nothing about the document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +97,17 @@ class ExtractedText:
 def hash_text(text: str) -> str:
     """By which a correction knows the text it was made for."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+class Passage(NamedTuple):
+    """A part of a text: `text[start:end]`."""
+
+    start: int
+    end: int
+    page: int | None = None
+    """On which it begins, from 1; None where there are no pages."""
+    heading: tuple[str, ...] = ()
+    """The headings above it, the highest first."""
 
 
 @dataclass(frozen=True, slots=True)

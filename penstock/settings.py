@@ -163,6 +163,12 @@ class EmbeddingSettings(_Section):
         "module:Name. After a comma: who made older ones, which search may still use",
     )
     model: str | None = Field(None, description="Model of the backend; empty: its own default")
+    passage_chars: int = Field(
+        1000,
+        ge=200,
+        le=100_000,
+        description="Longest passage: longer texts are cut, and each passage has its own vector",
+    )
     max_attempts: Count = Field(5, description="Attempts before an item is a dead letter")
     retry_base_seconds: Positive = Field(10, description="First retry delay; doubles")
     retry_max_seconds: Positive = Field(300, description="Longest retry delay")

@@ -106,7 +106,12 @@ def choose_nodes(
     ordered = tuple(reason for reason in Reason if reason in chosen)
     models = app.extraction_models if Reason.EXTRACTOR in chosen else ()
     target = Target(
-        extraction.version, app.embedder.identity, extraction.enabled, models, app.profile_hashes
+        extraction.version,
+        app.embedder.identity,
+        extraction.enabled,
+        models,
+        app.settings.embedding.passage_chars,
+        app.profile_hashes,
     )
     return Selection(target, ordered, tenant_id, name, stale_days, limit)
 

@@ -1,6 +1,8 @@
 """Stage `embed`: the last one; it ends the document's part in its run."""
 
+import hashlib
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -8,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from penstock.documents import Fault
+from penstock.documents import Fault, Passage
 from penstock.embed.embedder import Embedder
 from penstock.errors import ConfigurationError
 from penstock.failpoints import hit
@@ -22,12 +24,16 @@ from penstock.pipeline.stage import (
     update_nodes,
 )
 from penstock.queue.items import Claim, Outcome, WorkItem
+from penstock.search.passages import read_passages, store_passages
 from penstock.search.vectors import active_identity, adopt_identity
 from penstock.store.bulk import BulkStatement
 from penstock.store.database import Tx
 from penstock.store.schema import embeddings, nodes, texts
+from penstock.text.passages import cut_passages
 
 log = logging.getLogger(__name__)
+# Enough to tell the passages of one document apart.
+_HASH_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +60,13 @@ class _Subject:
 
     item: WorkItem
     seq: int
-    whole: str
-    """The text before it is cut to a model's window."""
-    text: str
+    texts: tuple[str, ...]
+    """What is embedded of each passage, before it is cut to a model's window."""
+    cut: Sequence[Passage] | None
+    """Its passages, if they are yet to be stored."""
     hash: str
     embedded_before: bool
+    has_vector: bool
     unchanged: bool
     other_model: bool
     lacks_older: bool
@@ -66,7 +74,7 @@ class _Subject:
 
     @property
     def empty(self) -> bool:
-        return not self.text.strip()
+        return not any(map(str.strip, self.texts))
 
     @property
     def outcome(self) -> Outcome:
@@ -94,16 +102,19 @@ def process_embed(context: StageContext, claim: Claim, vectors: Vectors) -> list
     hit("embed.begun")
     with context.database.read() as tx:
         older = vectors.older(tx)
-        subjects = _load_subjects(tx, items, vectors, older)
-    to_embed = [s for s in subjects if s.outcome is Outcome.DONE]
+        subjects = _load_subjects(tx, context.passage_chars, items, vectors, older)
+        new = [s for s in subjects if s.outcome is Outcome.DONE]
+        lacking = [s for s in subjects if s.lacks_older and not s.empty]
+        stored = _read_stored(tx, [s for s in new if s.has_vector], vectors.identity)
+        stored_older = _read_stored(tx, lacking, older.identity) if older else {}
     step = partial(context.steps.embed, reused=sum(s.unchanged for s in subjects))
-    texts_to_embed = [s.text for s in to_embed]
-    # Also when all is reused: the step is to be seen in Prefect.
-    computed = compute(step, _keys(to_embed), texts_to_embed) if to_embed else [*step([], [])]
+    made = _embed(step, vectors.embedder, new, stored)
+    if not new:
+        step([], [])  # all is reused: that is to be seen in Prefect, too
     hit("embed.computed")
-    good, bad = split_faults([s.item for s in to_embed], computed)
-    found = {item.id: vector for item, vector in good}
-    found_older = {} if older is None else _embed_older(older, subjects)
+    good, bad = split_faults([s.item for s in new], made)
+    found = {item.id: rows for item, rows in good}
+    found_older = {} if older is None else _embed_older(older, lacking, stored_older)
     completed = [
         Completion(s.item, s.outcome, s.message(vectors.identity))
         for s in subjects
@@ -113,80 +124,158 @@ def process_embed(context: StageContext, claim: Claim, vectors: Vectors) -> list
 
     def write(tx: Tx, done: Sequence[Completion]) -> None:
         ours = [by_item[one.item.id] for one in done]
-        new = [s for s in ours if s.outcome is Outcome.DONE]
-        if new and older is None:
+        if older is None and any(s.outcome is Outcome.DONE for s in ours):
             adopt_identity(tx, vectors.identity)
-        _write_vectors(tx, new, vectors.identity, found)
+        _write_cut(tx, context, ours)
+        _write_vectors(tx, ours, vectors.identity, found, stored)
         _write_statuses(tx, ours, vectors.identity)
         if older is not None:
-            old = [s for s in ours if s.item.id in found_older]
-            _write_vectors(tx, old, older.identity, found_older, measure_drift=False)
+            _write_vectors(tx, ours, older.identity, found_older, stored_older)
 
     return context.commit(claim, completed, bad, write)
 
 
-def _embed_older(older: Embedder, subjects: Sequence[_Subject]) -> dict[int, bytes]:
+@dataclass(frozen=True, slots=True)
+class _Vector:
+    """A vector, and the hash of what it is of; None: an earlier version kept none."""
+
+    hash: bytes | None
+    vector: bytes
+
+
+_Stored = Mapping[int, Mapping[int, _Vector]]
+"""By the `seq` of a node, and the position of a passage."""
+
+
+def _read_stored(tx: Tx, subjects: Sequence[_Subject], identity: str) -> _Stored:
+    c = embeddings.c
+    found: defaultdict[int, dict[int, _Vector]] = defaultdict(dict)
+    if subjects:
+        own = sa.and_(tx.among(c.seq, [s.seq for s in subjects]), c.identity == identity)
+        for row in tx.execute(sa.select(c.seq, c.position, c.hash, c.vector).where(own)):
+            found[row.seq][row.position] = _Vector(row.hash, row.vector)
+    return found
+
+
+def _embed(
+    step: Callable[[Sequence[str], Sequence[str]], list[bytes]],
+    embedder: Embedder,
+    subjects: Sequence[_Subject],
+    stored: _Stored,
+) -> list[list[_Vector] | Fault]:
+    """A vector for each passage of each of these; what was embedded before is not again."""
+    window = embedder.window_chars
+    hashes = [[_short_hash(text[:window]) for text in s.texts] for s in subjects]
+    known = [_reusable(s, stored) for s in subjects]
+    # By subject and hash, since the same text has the same vector.
+    wanted = {
+        (number, text_hash): text[:window]
+        for number, s in enumerate(subjects)
+        for text_hash, text in zip(hashes[number], s.texts, strict=True)
+        if text_hash not in known[number]
+    }
+    given = [*wanted.values()]
+    keys = [
+        f"{subjects[number].item.tenant_id}:{vector_key(embedder.identity, text)}"
+        for (number, _), text in wanted.items()
+    ]
+    computed = compute(step, keys, given)
+    faults: dict[int, Fault] = {}
+    for (number, text_hash), vector in zip(wanted, computed, strict=True):
+        if isinstance(vector, Fault):
+            faults[number] = vector
+        else:
+            known[number][text_hash] = vector
+    return [
+        faults[number]
+        if number in faults
+        else [_Vector(text_hash, known[number][text_hash]) for text_hash in hashes[number]]
+        for number in range(len(subjects))
+    ]
+
+
+def _reusable(subject: _Subject, stored: _Stored) -> dict[bytes, bytes]:
+    if subject.item.payload.refresh:
+        return {}
+    before = stored.get(subject.seq, {}).values()
+    return {one.hash: one.vector for one in before if one.hash is not None}
+
+
+def _embed_older(
+    older: Embedder, lacking: Sequence[_Subject], stored: _Stored
+) -> dict[int, list[_Vector]]:
     """Vectors of the model that search uses now. One that cannot be made is no fault of the
     document, which is found again after the switch."""
-    lacking = [s for s in subjects if s.lacks_older and not s.empty]
-    cut = [s.whole[: older.window_chars] for s in lacking]
     try:
-        found = compute(lambda _, some: older.embed(some), _keys(lacking), cut)
+        found = _embed(lambda _, some: older.embed(some), older, lacking, stored)
     except ConfigurationError as error:
         log.warning("new documents are not found by meaning before the switch: %s", error)
         return {}
     pairs = zip(lacking, found, strict=True)
-    return {s.item.id: vector for s, vector in pairs if not isinstance(vector, Fault)}
+    return {s.item.id: rows for s, rows in pairs if not isinstance(rows, Fault)}
 
 
-def _keys(subjects: Sequence[_Subject]) -> list[str]:
-    return [f"{s.item.tenant_id}:{s.hash}" for s in subjects]
+def _short_hash(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=_HASH_BYTES).digest()
+
+
+def _write_cut(tx: Tx, context: StageContext, subjects: Sequence[_Subject]) -> None:
+    """The passages of texts that an earlier version, or another setting, has not cut like this."""
+    cut = {s.seq: s.cut for s in subjects if s.cut is not None}
+    if cut:
+        store_passages(tx, cut)
+        now = sa.update(nodes).where(tx.among(nodes.c.seq, cut))
+        tx.execute(now.values(passage_chars=context.passage_chars))
 
 
 def _write_vectors(
     tx: Tx,
     subjects: Sequence[_Subject],
     identity: str,
-    vectors: Mapping[int, bytes],
-    *,
-    measure_drift: bool = True,
+    vectors: Mapping[int, Sequence[_Vector]],
+    stored: _Stored,
 ) -> None:
-    if not subjects:
-        return
-    numbers = [s.seq for s in subjects if s.embedded_before and measure_drift]
-    c = embeddings.c
-    query = sa.select(c.seq, c.vector).where(c.seq.in_(numbers), c.identity == identity)
-    before = {row.seq: row.vector for row in tx.execute(query)} if numbers else {}
-    rows = [
-        {
-            "seq": s.seq,
-            "identity": identity,
-            "vector": vectors[s.item.id],
-            "drift": _drift(before.get(s.seq), vectors[s.item.id]),
-            "embedded_at": tx.now,
-        }
-        for s in subjects
-    ]
+    """Those that are new or other than before; those of passages that are no more are deleted."""
+    rows: list[dict[str, Any]] = []
+    for s in subjects:
+        before, now = stored.get(s.seq, {}), vectors.get(s.item.id, ())
+        rows += [
+            {
+                "seq": s.seq,
+                "identity": identity,
+                "position": position,
+                "vector": one.vector,
+                "hash": one.hash,
+                "drift": _drift(before.get(position), one),
+                "embedded_at": tx.now,
+            }
+            for position, one in enumerate(now)
+            if before.get(position) != one or s.item.payload.refresh
+        ]
+        if now and len(now) <= max(before, default=0):
+            c = embeddings.c
+            gone = sa.and_(c.seq == s.seq, c.identity == identity, c.position >= len(now))
+            tx.execute(sa.delete(embeddings).where(gone))
     _VECTOR_UPSERT.execute(tx, rows)
 
 
 def _build_vector_upsert(tx: Tx) -> sa.Insert:
     insert = tx.insert(embeddings)
-    fresh = {name: insert.excluded[name] for name in ("vector", "drift", "embedded_at")}
-    conflict: dict[str, Any] = {"index_elements": ["seq", "identity"], "set_": fresh}
+    fresh = {name: insert.excluded[name] for name in ("vector", "hash", "drift", "embedded_at")}
+    conflict: dict[str, Any] = {"index_elements": ["seq", "identity", "position"], "set_": fresh}
     return insert.on_conflict_do_update(**conflict)
 
 
 _VECTOR_UPSERT = BulkStatement(_build_vector_upsert)
 
 
-def _drift(old: bytes | None, new: bytes) -> float | None:
+def _drift(old: _Vector | None, new: _Vector) -> float | None:
     """1 − cosine between the vector before and the vector now; both are of unit length."""
     if old is None:
         return None
     import numpy as np
 
-    return float(1.0 - np.dot(np.frombuffer(old, "<f4"), np.frombuffer(new, "<f4")))
+    return float(1.0 - np.dot(np.frombuffer(old.vector, "<f4"), np.frombuffer(new.vector, "<f4")))
 
 
 def _write_statuses(tx: Tx, subjects: Sequence[_Subject], identity: str) -> None:
@@ -220,9 +309,11 @@ def _load_subjects(
         nodes.c.id,
         nodes.c.seq,
         nodes.c.profile,
+        nodes.c.metadata,
         nodes.c.fields,
         nodes.c.embedded_hash,
         nodes.c.embedding_identity,
+        nodes.c.passage_chars,
         texts.c.title,
         texts.c.body,
         _has_vector(vectors.embedder).label("has_vector"),
@@ -234,51 +325,73 @@ def _load_subjects(
         .where(nodes.c.id.in_([item.node_id for item in items]))
     )
     rows = {row.id: row for row in tx.execute(query)}
-    return [_subject(item, rows[item.node_id], vectors, older) for item in items]
+    stored = read_passages(tx, [row.seq for row in rows.values()])
+    found: list[_Subject] = []
+    for item in items:
+        row, body = rows[item.node_id], rows[item.node_id].body or ""
+        to_cut = row.passage_chars != chars
+        cut = cut_passages(body, chars, row.metadata) if to_cut else None
+        own = stored.get(row.seq, []) if cut is None else cut
+        embedded = _embedded_texts(row, body, own)
+        found.append(_subject(item, row, embedded, cut, vectors, older))
+    return found
 
 
 def _has_vector(embedder: Embedder) -> sa.Exists:
-    return sa.exists().where(
-        embeddings.c.seq == nodes.c.seq, embeddings.c.identity == embedder.identity
-    )
+    c = embeddings.c
+    return sa.exists().where(c.seq == nodes.c.seq, c.identity == embedder.identity, c.position == 0)
 
 
 def _subject(
     item: WorkItem,
     row: sa.Row[Any],
+    embedded: tuple[str, ...],
+    cut: Sequence[Passage] | None,
     vectors: Vectors,
     older: Embedder | None,
 ) -> _Subject:
-    whole = _embedded_text(row)
-    text_hash = _hash(vectors.embedder, whole)
+    text_hash = _hash(vectors.embedder, embedded)
     same = row.embedding_identity == vectors.identity and row.embedded_hash == text_hash
     known = same or (
         older is not None
         and row.embedding_identity == older.identity
-        and row.embedded_hash == _hash(older, whole)
+        and row.embedded_hash == _hash(older, embedded)
     )
     return _Subject(
         item,
         row.seq,
-        whole,
-        whole[: vectors.embedder.window_chars],
+        embedded,
+        cut,
         text_hash,
         embedded_before=row.embedded_hash is not None,
+        has_vector=row.has_vector,
         unchanged=same and row.has_vector and not item.payload.refresh,
         other_model=row.embedding_identity != vectors.identity,
         lacks_older=older is not None and not (known and row.has_older),
     )
 
 
-def _hash(embedder: Embedder, whole: str) -> str:
+def _hash(embedder: Embedder, embedded: Sequence[str]) -> str:
     """Of what this model would read."""
-    return vector_key(embedder.identity, whole[: embedder.window_chars])
+    read = "\f".join(text[: embedder.window_chars] for text in embedded)
+    return vector_key(embedder.identity, read)
 
 
-def _embedded_text(row: sa.Row[Any]) -> str:
-    title, body = row.title or None, row.body or ""
+def _embedded_texts(row: sa.Row[Any], body: str, cut: Sequence[Passage]) -> tuple[str, ...]:
+    """The first passage speaks for the document, with its title and fields; the others say what
+    they are a part of."""
+    first, *others = cut or [Passage(0, len(body))]
+    title = row.title or None
+    above = [title] if title else []
+    return (
+        _embedded_text(row, title, body[first.start : first.end]),
+        *["\n".join([*above, *one.heading, body[one.start : one.end]]) for one in others],
+    )
+
+
+def _embedded_text(row: sa.Row[Any], title: str | None, text: str) -> str:
     # Before its extraction a node may have none; then it has no fields either, and any will do.
     name = row.profile or profile_names()[0]
     if name not in profile_names():
-        return f"{title or ''}\n{body}".strip()
-    return profile_named(name).embedded_text(row.fields, title, body)
+        return f"{title or ''}\n{text}".strip()
+    return profile_named(name).embedded_text(row.fields, title, text)

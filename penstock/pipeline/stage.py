@@ -76,6 +76,8 @@ class StageContext:
     """Limits of the lists in a node's fields; stored answers are not cut."""
     threshold: float
     """Records that are less sure need review."""
+    passage_chars: int
+    """The longest passage."""
     observer: Observer | None = None
 
     def begin(self, claim: Claim, items: Sequence[WorkItem]) -> list[WorkItem]:

@@ -1,13 +1,14 @@
 """Stage `text`: raw bytes become readable text."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 
 from penstock.crawl.files import file_version, path_of_uri
-from penstock.documents import ExtractedText, RawReference, Stage
+from penstock.documents import ExtractedText, Passage, RawReference, Stage
 from penstock.failpoints import hit
 from penstock.pipeline.keys import text_key
 from penstock.pipeline.stage import (
@@ -19,9 +20,11 @@ from penstock.pipeline.stage import (
     update_nodes,
 )
 from penstock.queue.items import Claim, Outcome, WorkItem
+from penstock.search.passages import store_passages
 from penstock.store.bulk import BulkStatement
 from penstock.store.database import Tx
 from penstock.store.schema import nodes, texts
+from penstock.text.passages import cut_passages
 
 # Bytes held in memory at once by one thread; a batch of large files is parsed in several slices.
 SLICE_BYTES = 64 * 1024 * 1024
@@ -39,8 +42,10 @@ def process_text(context: StageContext, claim: Claim, stages: Collection[Stage])
         results = compute(context.steps.parse, keys, references)
         hit("text.computed")
         good, bad = split_faults(ours, results)
+        cut = {item.id: _cut(context, text) for item, text in good}
         completed = [Completion(item, Outcome.DONE, _message(text), text) for item, text in good]
-        following += context.commit(claim, completed, [*bad, *missing], _write_texts, stages)
+        write = partial(_write_texts, context, cut)
+        following += context.commit(claim, completed, [*bad, *missing], write, stages)
     return following
 
 
@@ -48,9 +53,19 @@ def _message(found: ExtractedText) -> str:
     return f"text read: {len(found.text)} characters of {found.media_type}"
 
 
-def _write_texts(tx: Tx, done: Sequence[Completion]) -> None:
+def _cut(context: StageContext, found: ExtractedText) -> list[Passage]:
+    return cut_passages(found.text, context.passage_chars, found.metadata)
+
+
+def _write_texts(
+    context: StageContext,
+    cut: Mapping[int, Sequence[Passage]],
+    tx: Tx,
+    done: Sequence[Completion],
+) -> None:
     found = [(one.item, one.result) for one in done if isinstance(one.result, ExtractedText)]
-    update_nodes(tx, [_node_row(tx, item, text) for item, text in found])
+    is_cut = {"passage_chars": context.passage_chars}
+    update_nodes(tx, [_node_row(tx, item, text) | is_cut for item, text in found])
     node_ids = [item.node_id for item, _ in found]
     # A text that could not be read before is there now; its fields are yet to come.
     failed = sa.and_(nodes.c.id.in_(node_ids), nodes.c.extraction_status == "failed")
@@ -63,6 +78,7 @@ def _write_texts(tx: Tx, done: Sequence[Completion]) -> None:
         for item, text in found
     ]
     _TEXT_UPSERT.execute(tx, rows)
+    store_passages(tx, {numbers[item.node_id]: cut[item.id] for item, _ in found})
 
 
 def _build_text_upsert(tx: Tx) -> sa.Insert:

@@ -47,6 +47,9 @@ class Reason(StrEnum):
     """Its extraction or its embedding failed."""
     VECTORS = "vectors"
     """It has no vector of the model that embeds now."""
+    PASSAGES = "passages"
+    """Its text was cut by an earlier version, which had one vector for the beginning of it, or into
+    passages of another length."""
     EXTRACTOR = "extractor"
     """Its fields were made by another extractor than the one that extracts now."""
     EVIDENCE = "evidence"
@@ -56,7 +59,7 @@ class Reason(StrEnum):
 
 
 # Not by another extractor: rules would replace, unasked, what models were paid for.
-USUAL = (Reason.OUTDATED, Reason.UNEXTRACTED, Reason.FAILED, Reason.VECTORS)
+USUAL = (Reason.OUTDATED, Reason.UNEXTRACTED, Reason.FAILED, Reason.VECTORS, Reason.PASSAGES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,8 @@ class Target:
     """Whether nodes that came over HTTP and do not say so themselves are to be extracted."""
     models: tuple[str, ...] = ()
     """Who extracts now, as a node's `extraction_model` names it."""
+    passage_chars: int | None = None
+    """The length of passages; None: texts may be cut in any way."""
     profile_hashes: tuple[tuple[str, str], ...] = ()
     """Of the schema and prompt of each profile as it is now."""
 
@@ -117,6 +122,8 @@ def stage_needs(
             return StageNeeds(extract=sa.and_(_c.extraction_status == "ready", lacks))
         case Reason.VECTORS:
             return StageNeeds(embed=_lacks_vector(target))
+        case Reason.PASSAGES:
+            return StageNeeds(embed=_is_cut_otherwise(target))
         case Reason.STALE:
             fields = sa.and_(_c.extraction_status == "ready", _c.extracted_at < stale_before)
             # Of nodes that are never extracted, the vectors are old.
@@ -131,7 +138,8 @@ def join_results(target: Target, *, after: int | None = None) -> sa.Join:
     does not see by itself that what is joined lies `after` the same `seq`.
     """
     text = texts.c.seq == _c.seq
-    vector = sa.and_(embeddings.c.seq == _c.seq, embeddings.c.identity == target.embedding_identity)
+    first = sa.and_(embeddings.c.seq == _c.seq, embeddings.c.position == 0)
+    vector = sa.and_(first, embeddings.c.identity == target.embedding_identity)
     if after is not None:
         text = sa.and_(text, texts.c.seq > after)
         vector = sa.and_(vector, embeddings.c.seq > after)
@@ -187,6 +195,14 @@ def _lacks_vector(target: Target) -> _Condition:
         status.not_in(("ready", "failed")),
     )
     return sa.and_(HAS_TEXT, wants, status.is_distinct_from("skipped"), lacks)
+
+
+def _is_cut_otherwise(target: Target) -> _Condition:
+    """Of those that have a vector; the others are cut when they get one."""
+    if target.passage_chars is None:
+        return _NEVER
+    other = _c.passage_chars.is_distinct_from(target.passage_chars)
+    return sa.and_(HAS_TEXT, _c.embedding_status == "ready", other)
 
 
 @dataclass(frozen=True, slots=True)

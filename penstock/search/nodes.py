@@ -44,7 +44,9 @@ def show_node(tx: Tx, tenant_id: str, node_id: str) -> dict[str, Any]:
     if row is None:
         raise NotFound(f"there is no node {node_id}; `penstock nodes` lists them")
     vector = sa.select(embeddings.c.drift).where(
-        embeddings.c.seq == row.seq, embeddings.c.identity == row.embedding_identity
+        embeddings.c.seq == row.seq,
+        embeddings.c.identity == row.embedding_identity,
+        embeddings.c.position == 0,
     )
     found = tx.execute(vector).first()
     return _summary(row) | {

@@ -88,6 +88,8 @@ class Found:
     seq: int
     score: float
     why: tuple[Match, ...] = ()
+    position: int | None = None
+    """Of the passage that speaks for it; None: no passage was compared."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,8 @@
 """Vector search (sqlite-vec, pgvector), and which embedder's vectors it uses.
 
+A document has a vector for each of its passages, and is as near as the nearest of them. One that
+an earlier version has embedded has a single vector, of its beginning, until a backfill.
+
 Each identity has an index, made when it is first met. On Postgres it is HNSW, which finds nearly
 all of the nearest. On SQLite it is a table of vectors rounded to bytes, apart by tenant, a quarter
 of the size: all of a tenant are compared there, and the nearest again by their exact vectors.
@@ -11,7 +14,7 @@ beside the old ones, and search changes over when they are complete.
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,86 +25,103 @@ from penstock.store.database import Database, Tx
 from penstock.store.schema import embeddings, nodes, vector_identity
 
 _INDEX_LOCK = int.from_bytes(b"hnsw", "big")
-# How many the index is asked for, for each that is wanted: rounding moves a vector by a few places
-# at most, and HNSW passes over few. Filters pass over more.
-_AGAIN, _AGAIN_FILTERED = 2, 8
+# How many passages the index is asked for, for each document that is wanted: several are of the
+# same one, rounding moves a vector by a few places, and HNSW passes over few. Filters pass over
+# more.
+_AGAIN, _AGAIN_FILTERED = 4, 8
 _LEAST_AGAIN = 100
-# What HNSW allows.
-_MOST_AGAIN = 1000
+# So many are asked for when the nearest passages are of too few documents; the table of vectors
+# allows hardly more. HNSW goes on when it has looked at as many as it allows at once.
+_MOST_AGAIN, _MOST_AT_ONCE = 4000, 1000
+# The key of a passage: what SQLite numbers vectors by has one number.
+_POSITIONS = 1 << 16
 
 
 def search_vectors(tx: Tx, vector: bytes, identity: str, scope: Scope, limit: int) -> list[Found]:
-    """Nearest first, among vectors of exactly this identity."""
-    count = max(limit * (_AGAIN_FILTERED if scope.filters.narrow else _AGAIN), _LEAST_AGAIN)
-    if scope.few is None and count <= _MOST_AGAIN and _has_index(tx, identity):
-        if tx.is_postgres:
-            near = _nearest_hnsw(tx, vector, identity, scope, limit, count)
-        else:
-            near = _nearest_rounded(tx, vector, identity, scope.filters.tenant_id, count)
-        found = scope.first_passing(tx, near, limit)
+    """Documents by their nearest passage, which they are found with, nearest first; among vectors
+    of exactly this identity."""
+    if scope.few is None and _has_index(tx, identity):
+        nearest = _nearest_hnsw if tx.is_postgres else _nearest_rounded
+        for count in _counts(scope, limit):
+            near = nearest(tx, vector, identity, scope, count)
+            found = scope.first_passing(tx, _best_of_each(near), limit)
+            if len(found) == limit:
+                return found
         # Fewer: the filters passed over most of the nearest. Without any, HNSW has gone on as far
         # as it goes.
-        if len(found) == limit or (found and tx.is_postgres and not scope.filters.narrow):
+        if found and tx.is_postgres and not scope.filters.narrow:
             return found
     return _search_all(tx, vector, identity, scope, limit)
 
 
+def _counts(scope: Scope, limit: int) -> list[int]:
+    first = max(limit * (_AGAIN_FILTERED if scope.filters.narrow else _AGAIN), _LEAST_AGAIN)
+    return [first, _MOST_AGAIN] if first < _MOST_AGAIN else [_MOST_AGAIN]
+
+
+def _best_of_each(near: Iterable[Found]) -> Iterator[Found]:
+    """Each document once, with the first of its passages."""
+    known: set[int] = set()
+    for found in near:
+        if found.seq not in known:
+            known.add(found.seq)
+            yield found
+
+
 def _search_all(tx: Tx, vector: bytes, identity: str, scope: Scope, limit: int) -> list[Found]:
     """Exactly: every vector that the filters let through is compared."""
+    measured = _measure(tx, vector, identity)
     if scope.few is None:
-        measured = _measure_nodes(tx, vector, identity).where(*scope.filters.conditions(tx))
+        joined = measured.join(nodes, nodes.c.seq == embeddings.c.seq)
+        measured = joined.where(*scope.filters.conditions(tx))
     else:
-        measured = _measure_some(tx, vector, identity, scope.few)
+        measured = measured.where(tx.among(embeddings.c.seq, scope.few))
     # Measured first: the index of Postgres would find some of them only.
     each = measured.cte("measured").prefix_with("MATERIALIZED")
-    return _as_found(tx, sa.select(each).order_by(each.c.distance).limit(limit))
+    place = sa.func.row_number().over(partition_by=each.c.seq, order_by=each.c.distance)
+    best = sa.select(each, place.label("place")).subquery("best")
+    nearest = sa.select(best).where(best.c.place == 1).order_by(best.c.distance)
+    return _as_found(tx.execute(nearest.limit(limit)))
 
 
-def _nearest_hnsw(
-    tx: Tx, vector: bytes, identity: str, scope: Scope, limit: int, count: int
-) -> list[Found]:
-    tx.execute(sa.text(f"SET LOCAL hnsw.ef_search = {count}"))
+def _nearest_hnsw(tx: Tx, vector: bytes, identity: str, scope: Scope, count: int) -> list[Found]:
+    tx.execute(sa.text(f"SET LOCAL hnsw.ef_search = {min(count, _MOST_AT_ONCE)}"))
     # Tenants come after the index: it has to go on until enough of its results are of this one.
     tx.execute(sa.text("SET LOCAL hnsw.iterative_scan = strict_order"))
     # Other filters are asked of what was found: Postgres cannot tell how many they let through.
     own = Filters(scope.filters.tenant_id).conditions(tx)
-    nearest = _measure_nodes(tx, vector, identity).where(*own).order_by("distance")
-    return _as_found(tx, nearest.limit(count if scope.filters.narrow else limit))
+    measured = _measure(tx, vector, identity).join(nodes, nodes.c.seq == embeddings.c.seq)
+    return _as_found(tx.execute(measured.where(*own).order_by("distance").limit(count)))
 
 
-def _nearest_rounded(
-    tx: Tx, vector: bytes, identity: str, tenant_id: str, count: int
-) -> list[Found]:
+def _nearest_rounded(tx: Tx, vector: bytes, identity: str, scope: Scope, count: int) -> list[Found]:
+    # The nearest by what is rounded, each with its exact distance.
     nearest = sa.text(
-        f"SELECT rowid FROM {index_name(identity)} "
-        f"WHERE vector MATCH {_rounded(':vector')} AND k = :count AND tenant_id = :tenant_id"
+        f"WITH near AS MATERIALIZED (SELECT rowid AS key FROM {index_name(identity)} "
+        f"WHERE vector MATCH {_rounded(':vector')} AND k = :count AND tenant_id = :tenant_id) "
+        "SELECT e.seq, e.position, vec_distance_cosine(e.vector, :vector) AS distance "
+        f"FROM near CROSS JOIN embeddings AS e ON e.seq = near.key / {_POSITIONS} "
+        f"AND e.identity = :identity AND e.position = near.key % {_POSITIONS} "
+        "WHERE distance IS NOT NULL ORDER BY distance"
     )
-    given = {"vector": vector, "count": count, "tenant_id": tenant_id}
-    seqs = tx.execute(nearest, given).scalars().all()
-    return _as_found(tx, _measure_some(tx, vector, identity, seqs).order_by("distance"))
+    given = {"vector": vector, "count": count, "tenant_id": scope.filters.tenant_id}
+    return _as_found(tx.execute(nearest, given | {"identity": identity}))
 
 
-def _measure_some(tx: Tx, vector: bytes, identity: str, seqs: Sequence[int]) -> sa.Select[Any]:
-    measured = _with_distance(embeddings.c.seq, _distance(tx, vector, identity), identity)
-    return measured.where(tx.among(embeddings.c.seq, seqs))
-
-
-def _measure_nodes(tx: Tx, vector: bytes, identity: str) -> sa.Select[Any]:
-    measured = _with_distance(nodes.c.seq, _distance(tx, vector, identity), identity)
-    return measured.join(nodes, nodes.c.seq == embeddings.c.seq)
-
-
-def _with_distance(
-    seq: sa.ColumnElement[int], distance: sa.ColumnElement[float], identity: str
-) -> sa.Select[Any]:
-    measured = sa.select(seq, distance.label("distance")).select_from(embeddings)
+def _measure(tx: Tx, vector: bytes, identity: str) -> sa.Select[Any]:
+    distance = _distance(tx, vector, identity)
+    c = embeddings.c
+    measured = sa.select(c.seq, c.position, distance.label("distance")).select_from(embeddings)
     # A vector of length zero, from a text without words, is at no distance from anything.
     return measured.where(_of_identity(identity), distance.is_not(None))
 
 
-def _as_found(tx: Tx, nearest: sa.Select[Any]) -> list[Found]:
-    rows = tx.execute(nearest)
-    return [Found(row.seq, 1.0 - row.distance) for row in rows if not math.isnan(row.distance)]
+def _as_found(rows: Iterable[sa.Row[Any]]) -> list[Found]:
+    return [
+        Found(row.seq, 1.0 - row.distance, position=row.position)
+        for row in rows
+        if not math.isnan(row.distance)
+    ]
 
 
 def ensure_index(tx: Tx, identity: str) -> None:
@@ -137,22 +157,27 @@ def _sqlite_index(identity: str) -> list[str]:
     insert = f"INSERT INTO {name} (rowid, tenant_id, vector)"
     tenant = "(SELECT tenant_id FROM nodes WHERE seq = new.seq)"
     # By VALUES: what SQLite sets down in between loses that it is a vector of bytes.
-    insert_new = f"{insert} VALUES (new.seq, {tenant}, {_rounded('new.vector')})"
+    insert_new = f"{insert} VALUES ({_key('new')}, {tenant}, {_rounded('new.vector')})"
+    delete_old = f"DELETE FROM {name} WHERE rowid = {_key('old')}"
     return [
         # A tenant takes at least one chunk.
         f"CREATE VIRTUAL TABLE {name} USING vec0(tenant_id TEXT PARTITION KEY, "
         f"vector INT8[{dimensions_of(identity)}] distance_metric=L2, chunk_size=256)",
-        f"{insert} SELECT nodes.seq, nodes.tenant_id, {_rounded('embeddings.vector')} "
+        f"{insert} SELECT {_key('embeddings')}, nodes.tenant_id, {_rounded('embeddings.vector')} "
         f"FROM embeddings JOIN nodes ON nodes.seq = embeddings.seq "
         f"WHERE embeddings.identity = {own}",
         f"CREATE TRIGGER {name}_insert AFTER INSERT ON embeddings WHEN new.identity = {own} "
         f"BEGIN {insert_new}; END",
         f"CREATE TRIGGER {name}_update AFTER UPDATE OF vector ON embeddings "
-        f"WHEN new.identity = {own} "
-        f"BEGIN DELETE FROM {name} WHERE rowid = new.seq; {insert_new}; END",
+        f"WHEN new.identity = {own} BEGIN {delete_old}; {insert_new}; END",
         f"CREATE TRIGGER {name}_delete AFTER DELETE ON embeddings WHEN old.identity = {own} "
-        f"BEGIN DELETE FROM {name} WHERE rowid = old.seq; END",
+        f"BEGIN {delete_old}; END",
     ]
+
+
+def _key(row: str) -> str:
+    """Of a passage, in one number."""
+    return f"{row}.seq * {_POSITIONS} + {row}.position"
 
 
 def _rounded(vector: str) -> str:
@@ -265,9 +290,11 @@ def look_at_switch(tx: Tx, wanted: str) -> Switch:
         sa.select(sa.func.count())
         .select_from(nodes.join(embeddings, embeddings.c.seq == nodes.c.seq))
         .where(embeddings.c.identity == active, nodes.c.expired_at.is_(None))
+        .where(embeddings.c.position == 0)
     )
     new = embeddings.alias("new")
-    lacking = present.where(~sa.exists().where(new.c.seq == nodes.c.seq, new.c.identity == wanted))
+    same = sa.and_(new.c.seq == nodes.c.seq, new.c.identity == wanted, new.c.position == 0)
+    lacking = present.where(~sa.exists().where(same))
     status = nodes.c.embedding_status
     # A text that has become empty has no vector any more.
     waiting = sa.or_(status.is_(None), status.not_in(["failed", "skipped"]))

@@ -92,6 +92,8 @@ nodes = sa.Table(
     # 0 to 10 while it needs review: how much is gained by it (`review.corrections`).
     sa.Column("review_value", sa.Integer),
     sa.Column("extracted_at", UtcDateTime),
+    # The length of passages that its text was cut into; null: it is yet to be cut.
+    sa.Column("passage_chars", sa.Integer),
     sa.Column("embedding_status", sa.Text),
     sa.Column("embedding_reason", sa.Text),
     sa.Column("embedding_error", Text),
@@ -121,12 +123,30 @@ texts = sa.Table(
     sa.Column("body", Text, nullable=False),
 )
 
+# Of texts that are cut; a text of one passage has none, and so has one that is yet to be cut.
+passages = sa.Table(
+    "passages",
+    metadata,
+    sa.Column("seq", Id, sa.ForeignKey("nodes.seq", ondelete="CASCADE"), primary_key=True),
+    # From 0, in the order of the text.
+    sa.Column("position", sa.Integer, primary_key=True),
+    sa.Column("start", sa.Integer, nullable=False),
+    sa.Column("end", sa.Integer, nullable=False),
+    sa.Column("page", sa.Integer),
+    sa.Column("heading", Json),
+    sqlite_with_rowid=False,
+)
+
 embeddings = sa.Table(
     "embeddings",
     metadata,
     sa.Column("seq", Id, sa.ForeignKey("nodes.seq", ondelete="CASCADE"), primary_key=True),
     sa.Column("identity", sa.Text, primary_key=True),
+    # Of the passage. A vector of an earlier version is of the beginning of its text, at 0.
+    sa.Column("position", sa.Integer, primary_key=True, server_default="0"),
     sa.Column("vector", Vector, nullable=False),
+    # Of what was embedded: the same is not embedded again.
+    sa.Column("hash", sa.LargeBinary),
     sa.Column("drift", sa.Float),
     sa.Column("embedded_at", UtcDateTime, nullable=False),
 )

@@ -3,9 +3,9 @@
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from penstock.documents import HEADINGS, PAGE_STARTS
+from penstock.documents import HEADINGS, PAGE_STARTS, Passage
 from penstock.text.charsets import TITLE_CHARS, clean_line
 
 # Behind a blank line, the end of a line, of a sentence, a clause, a word.
@@ -15,17 +15,6 @@ _LEAST = 0.5
 # A rest that is hardly longer than a passage is cut in the middle.
 _REST = 0.6
 _MARKDOWN = re.compile(r"#{1,6}[ \t]+|[ \t]+#+$")
-
-
-class Passage(NamedTuple):
-    """A part of a text: `text[start:end]`."""
-
-    start: int
-    end: int
-    page: int | None = None
-    """On which it begins, from 1; None where there are no pages."""
-    heading: tuple[str, ...] = ()
-    """The headings above it, the highest first."""
 
 
 def cut_passages(text: str, chars: int, metadata: Mapping[str, Any]) -> list[Passage]:

@@ -6,9 +6,9 @@ import string
 
 import pytest
 
-from penstock.documents import HEADINGS, PAGE_STARTS, RawDocument
+from penstock.documents import HEADINGS, PAGE_STARTS, Passage, RawDocument
 from penstock.text.extract import extract_text
-from penstock.text.passages import Passage, cut_passages, locate_headings
+from penstock.text.passages import cut_passages, locate_headings
 
 SENTENCE = "The gate lets through what the wheel can take. "
 
@@ -120,5 +120,7 @@ def test_headings_are_looked_up_as_whole_lines_in_their_order() -> None:
 def test_a_document_says_where_its_headings_are(name: str, content: str) -> None:
     found = extract_text(RawDocument(name, content.encode()))
 
-    lines = [(found.text[start:].split("\n")[0], level) for start, level in found.metadata[HEADINGS]]
+    lines = [
+        (found.text[start:].split("\n")[0], level) for start, level in found.metadata[HEADINGS]
+    ]
     assert [(line.lstrip("# "), level) for line, level in lines] == [("Plant", 1), ("Pumps", 2)]
