@@ -126,6 +126,24 @@ class SearchHit(_Value):
     url: str | None
     score: float
     snippet: str
+    passage: Mapping[str, Any] = field(default_factory=dict)
+    """The part of the document that speaks for it: text, start, end, page, heading_path."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPassage(_Value):
+    """A passage that was found, and where it stands: from `start` to `end` in the text of the node,
+    on `page` if the document has pages, below the headings of `heading_path`."""
+
+    node_id: str
+    title: str
+    url: str | None
+    score: float
+    text: str
+    start: int
+    end: int
+    page: int | None = None
+    heading_path: Sequence[str] = ()
 
 
 _ACTIVE = {"pending", "initializing", "ingesting"}
@@ -367,6 +385,38 @@ class Client:
 
             client.search("warehouse", fields={"employment_type": "full-time"}, limit=3)
         """
+        found = self._find("/search", query, mode, source, profile, fields, limit)
+        return [SearchHit.of(hit) for hit in found["hits"]]
+
+    def passages(
+        self,
+        query: str,
+        *,
+        mode: str = "hybrid",
+        source: str | None = None,
+        profile: str | None = None,
+        fields: Mapping[str, str] | None = None,
+        limit: int = 10,
+    ) -> list[FoundPassage]:
+        """The best passage of each of the best documents, best first, to be given to a model and
+        cited; the arguments are those of `search`.
+
+            for one in client.passages("Who repairs pumps?", limit=5):
+                print(one.title, one.page, one.text)
+        """
+        found = self._find("/passages", query, mode, source, profile, fields, limit)
+        return [FoundPassage.of(one) for one in found["passages"]]
+
+    def _find(
+        self,
+        path: str,
+        query: str,
+        mode: str,
+        source: str | None,
+        profile: str | None,
+        fields: Mapping[str, str] | None,
+        limit: int,
+    ) -> Any:
         params: dict[str, Any] = {
             "q": query,
             "mode": mode,
@@ -378,7 +428,7 @@ class Client:
             **self._tenant(),
         }
         given = {name: value for name, value in params.items() if value is not None}
-        return [SearchHit.of(hit) for hit in self.request("GET", "/search", params=given)["hits"]]
+        return self.request("GET", path, params=given)
 
     def start_run(
         self,

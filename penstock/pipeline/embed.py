@@ -301,6 +301,7 @@ def _write_statuses(tx: Tx, subjects: Sequence[_Subject], identity: str) -> None
 
 def _load_subjects(
     tx: Tx,
+    chars: int,
     items: Sequence[WorkItem],
     vectors: Vectors,
     older: Embedder | None,

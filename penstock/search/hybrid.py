@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from penstock.search.nodes import valid_node_id
+from penstock.search.passages import show_passages
 from penstock.search.query import (
     HIT_END,
     HIT_START,
@@ -31,6 +32,8 @@ from penstock.store.schema import embeddings, nodes, texts
 _FUSION = 60
 _SNIPPET_CHARS = 200
 _DEPTH = 5
+# Passages of a document that others are compared with.
+_MOST_COMPARED = 8
 # Ranking takes time for each match, on Postgres more. Of more matches than this, the newest of the
 # tenant are ranked: what so many documents have says little about any of them. By `is_postgres`.
 MOST_RANKED = {False: 20_000, True: 4_000}
@@ -94,7 +97,7 @@ def search(
         rankings.append(say_why("vector", nearest))
     best = _fuse(rankings)[:limit] if len(rankings) > 1 else rankings[0][:limit]
     with_words = [one.seq for one in best if any(match.way == "text" for match in one.why)]
-    return as_hits(tx, best, read_snippets(tx, words, with_words))
+    return as_hits(tx, best, read_snippets(tx, words, with_words), words.terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,44 +297,51 @@ def _fuse(rankings: Sequence[Sequence[Found]]) -> list[Found]:
             found.seq,
             known.score + sum(1.0 / (_FUSION + match.place) for match in found.why),
             known.why + found.why,
+            found.position if known.position is None else known.position,
         )
     return sorted(together.values(), key=lambda found: (-found.score, found.seq))
 
 
-def as_hits(tx: Tx, found: Sequence[Found], snippets: Mapping[int, str]) -> list[Hit]:
-    """What was found, in its order, as it is shown; without a snippet, with its beginning."""
-    opening = sa.func.substr(texts.c.body, 1, _SNIPPET_CHARS).label("opening")
-    query = (
-        sa.select(nodes.c.seq, nodes.c.id, nodes.c.title, nodes.c.external_id, nodes.c.url, opening)
-        .outerjoin(texts, texts.c.seq == nodes.c.seq)
-        .where(nodes.c.seq.in_([one.seq for one in found]))
-    )
+def as_hits(
+    tx: Tx, found: Sequence[Found], snippets: Mapping[int, str], terms: Sequence[str] = ()
+) -> list[Hit]:
+    """What was found, in its order, as it is shown, with the passages that speak for it by these
+    words; without a snippet, with the beginning of its passage."""
+    query = sa.select(nodes.c.seq, nodes.c.id, nodes.c.title, nodes.c.external_id, nodes.c.url)
+    query = query.where(nodes.c.seq.in_([one.seq for one in found]))
     rows = {row.seq: row for row in tx.execute(query)}
+    shown = show_passages(tx, found, terms)
     hits = []
     for one in found:
-        row = rows[one.seq]
-        snippet = " ".join((snippets.get(one.seq) or row.opening or "").split())
-        title = row.title or row.external_id
-        hits.append(Hit(row.id, title, row.url, round(one.score, 6), snippet, one.why))
+        row, passage = rows[one.seq], shown[one.seq]
+        snippet = " ".join((snippets.get(one.seq) or passage.text[:_SNIPPET_CHARS]).split())
+        title, score = row.title or row.external_id, round(one.score, 6)
+        hits.append(Hit(row.id, title, row.url, score, snippet, one.why, passage.as_json()))
     return hits
 
 
 def similar_nodes(tx: Tx, tenant_id: str, node_id: str, limit: int = 5) -> list[Hit]:
-    """The nearest by the node's own vector, among those that search uses; none if it has none."""
+    """Documents with a passage that is near to one of this document's, nearest first, by the
+    vectors that search uses; none if it has none."""
     identity = active_identity(tx)
     if identity is None:
         return []
+    c = embeddings.c
     own = (
-        sa.select(embeddings.c.seq, embeddings.c.vector)
-        .join(nodes, nodes.c.seq == embeddings.c.seq)
+        sa.select(c.seq, c.vector)
+        .join(nodes, nodes.c.seq == c.seq)
         .where(nodes.c.tenant_id == tenant_id, nodes.c.id == valid_node_id(node_id))
-        .where(embeddings.c.identity == identity)
+        .where(c.identity == identity)
+        .order_by(c.position)
     )
-    row = tx.execute(own).first()
-    if row is None:
-        return []
-    # One more: the node itself is nearest to itself.
+    rows = tx.execute(own.limit(_MOST_COMPARED)).all()
     scope = Scope.look(tx, Filters(tenant_id))
-    nearest = search_vectors(tx, row.vector, identity, scope, limit + 1)
-    others = [found for found in nearest if found.seq != row.seq]
-    return as_hits(tx, say_why("vector", others[:limit]), {})
+    best: dict[int, Found] = {}
+    for row in rows:
+        # One more: the node itself is nearest to itself.
+        for found in search_vectors(tx, row.vector, identity, scope, limit + 1):
+            known = best.get(found.seq)
+            if found.seq != row.seq and (known is None or found.score > known.score):
+                best[found.seq] = found
+    nearest = sorted(best.values(), key=lambda found: (-found.score, found.seq))
+    return as_hits(tx, say_why("vector", nearest[:limit]), {})

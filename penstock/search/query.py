@@ -103,6 +103,8 @@ class Hit:
     snippet: str
     """Hits stand between HIT_START and HIT_END."""
     why: tuple[Match, ...]
+    passage: Mapping[str, Any] | None = None
+    """The part of the document that speaks for it: text, start, end, page, heading_path."""
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -112,6 +114,7 @@ class Hit:
             "score": self.score,
             "snippet": self.snippet.replace(HIT_START, "<mark>").replace(HIT_END, "</mark>"),
             "why": [asdict(match) for match in self.why],
+            "passage": self.passage,
         }
 
 

@@ -25,14 +25,13 @@ from penstock.store.database import Database, Tx
 from penstock.store.schema import embeddings, nodes, vector_identity
 
 _INDEX_LOCK = int.from_bytes(b"hnsw", "big")
-# How many passages the index is asked for, for each document that is wanted: several are of the
-# same one, rounding moves a vector by a few places, and HNSW passes over few. Filters pass over
-# more.
-_AGAIN, _AGAIN_FILTERED = 4, 8
+# How many passages the index is asked for, for each document that is wanted: some are of the same
+# one, rounding moves a vector by a few places, and HNSW passes over few. Filters pass over more.
+_AGAIN, _AGAIN_FILTERED = 2, 8
 _LEAST_AGAIN = 100
-# So many are asked for when the nearest passages are of too few documents; the table of vectors
-# allows hardly more. HNSW goes on when it has looked at as many as it allows at once.
-_MOST_AGAIN, _MOST_AT_ONCE = 4000, 1000
+# If they are of too few documents, for so many times as many, at most what the table of vectors
+# allows. HNSW goes on by itself when it has looked at as many as it allows at once.
+_FURTHER, _MOST_AGAIN, _MOST_AT_ONCE = 4, 4000, 1000
 # The key of a passage: what SQLite numbers vectors by has one number.
 _POSITIONS = 1 << 16
 
@@ -47,6 +46,8 @@ def search_vectors(tx: Tx, vector: bytes, identity: str, scope: Scope, limit: in
             found = scope.first_passing(tx, _best_of_each(near), limit)
             if len(found) == limit:
                 return found
+            if len(near) < count:
+                break
         # Fewer: the filters passed over most of the nearest. Without any, HNSW has gone on as far
         # as it goes.
         if found and tx.is_postgres and not scope.filters.narrow:
@@ -54,9 +55,13 @@ def search_vectors(tx: Tx, vector: bytes, identity: str, scope: Scope, limit: in
     return _search_all(tx, vector, identity, scope, limit)
 
 
-def _counts(scope: Scope, limit: int) -> list[int]:
-    first = max(limit * (_AGAIN_FILTERED if scope.filters.narrow else _AGAIN), _LEAST_AGAIN)
-    return [first, _MOST_AGAIN] if first < _MOST_AGAIN else [_MOST_AGAIN]
+def _counts(scope: Scope, limit: int) -> Iterator[int]:
+    again = _AGAIN_FILTERED if scope.filters.narrow else _AGAIN
+    count = max(limit * again, _LEAST_AGAIN)
+    while count < _MOST_AGAIN:
+        yield count
+        count *= _FURTHER
+    yield _MOST_AGAIN
 
 
 def _best_of_each(near: Iterable[Found]) -> Iterator[Found]:

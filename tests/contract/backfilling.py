@@ -44,6 +44,7 @@ class Archive(Workplace):
                 "extraction_status": "ready",
                 "extraction_version": UP_TO_DATE,
                 "extracted_at": tx.now,
+                "passage_chars": self.app.settings.embedding.passage_chars,
                 "embedding_status": "ready" if vector else None,
                 "embedding_identity": identity,
                 "embedded_at": tx.now if vector else None,

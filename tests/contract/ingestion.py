@@ -2,10 +2,11 @@
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -121,7 +122,13 @@ class Workplace:
     lease_seconds = 60
 
     def __init__(
-        self, database: Database, home: Path, *, batch_size: int = 64, **extraction: Any
+        self,
+        database: Database,
+        home: Path,
+        *,
+        batch_size: int = 64,
+        embedding: Mapping[str, Any] = MappingProxyType({}),
+        **extraction: Any,
     ) -> None:
         self.folder = home / "documents"
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -132,7 +139,7 @@ class Workplace:
             text_processes=1,
             heartbeat_seconds=20,
             extraction=ExtractionSettings(**{"profile": "document", **extraction}),
-            embedding=EmbeddingSettings(backend="hash"),
+            embedding=EmbeddingSettings(backend="hash", **embedding),
         )
         self.app = open_app(settings)
         rules = {

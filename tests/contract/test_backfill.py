@@ -294,7 +294,7 @@ def test_a_dry_run_counts_and_changes_nothing(archive: Archive) -> None:
     assert found.as_json() == {
         "matching": 5,
         "nodes": 5,
-        "reasons": {"outdated": 3, "unextracted": 0, "failed": 1, "vectors": 1},
+        "reasons": {"outdated": 3, "unextracted": 0, "failed": 1, "vectors": 1, "passages": 0},
         "stages": {"text": 1, "extract": 3, "embed": 1},
         "extractions": 4,
         "cost_usd": 0.0,

@@ -40,6 +40,29 @@ def search(
     return {"query": q, "mode": mode, "hits": [hit.as_json() for hit in hits]}
 
 
+@router.get("/passages")
+def find_passages(
+    app: AppDep,
+    tenant_id: ReadTenant,
+    q: Annotated[str, Query(min_length=1, max_length=2000, examples=["Who repairs pumps?"])],
+    mode: Literal["hybrid", "text", "vector"] = "hybrid",
+    source: str | None = None,
+    profile: str | None = None,
+    field: Annotated[list[str], Query(description="primary_skills=Python", max_length=20)] = [],  # noqa: B006 - FastAPI copies defaults
+    at_least: Annotated[list[str], Query(description="salary_min=60000", max_length=20)] = [],  # noqa: B006 - FastAPI copies defaults
+    limit: Annotated[int, Query(ge=1, le=200)] = 10,
+) -> dict[str, Any]:
+    """The best passage of each of the best documents, and where it stands, for programs that give
+    them to a model and cite them."""
+    found = search(app, tenant_id, q, mode, source, profile, field, at_least, limit)
+    return {"query": q, "mode": mode, "passages": [_citation(hit) for hit in found["hits"]]}
+
+
+def _citation(hit: dict[str, Any]) -> dict[str, Any]:
+    cited = {name: hit[name] for name in ("title", "url", "score")}
+    return {"node_id": hit["id"], **cited, **hit["passage"]}
+
+
 def _pairs(given: list[str]) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for name, value in map(_pair, given):

@@ -26,10 +26,28 @@ def test_hits_are_ranked_and_marked(service: Service) -> None:
     assert set(answer) == {"query", "mode", "hits"}
     assert [hit["id"] for hit in answer["hits"]] == [best, other]
     hit = answer["hits"][0]
-    assert set(hit) == {"id", "title", "url", "score", "snippet", "why"}
+    assert set(hit) == {"id", "title", "url", "score", "snippet", "why", "passage"}
     assert "<mark>" in hit["snippet"]
     assert "</mark>" in hit["snippet"]
     assert hit["why"] == [{"way": "text", "place": 1, "score": hit["score"]}]
+
+
+@pytest.mark.parametrize("mode", ["text", "vector", "hybrid"])
+def test_passages_are_given_with_what_is_cited(service: Service, mode: str) -> None:
+    filling = "The mill grinds corn and oats for the valley. " * 60
+    text = f"{filling}\n\nZinc anodes protect the sluice from rust."
+    node_id = add_and_work(service, text, title="Handbook", url="https://mill.example/handbook")
+
+    answer = service.get("/passages", q="zinc anodes rust", mode=mode, limit=1)
+
+    assert set(answer) == {"query", "mode", "passages"}
+    (found,) = answer["passages"]
+    stored = service.node(node_id)["text"]
+    assert found["node_id"] == node_id
+    assert found["text"] == stored[found["start"] : found["end"]]
+    assert "Zinc anodes" in found["text"]
+    assert found["start"] > 1000
+    assert {"title", "url", "score", "page", "heading_path"} <= set(found)
 
 
 @pytest.mark.parametrize("mode", ["text", "vector", "hybrid"])

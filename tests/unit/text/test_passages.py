@@ -54,7 +54,11 @@ def test_a_heading_begins_a_passage_and_stands_above_those_that_follow() -> None
 
     passages = cut_passages(text, 130, {HEADINGS: headings})
 
-    assert [text[one.start : one.end].split()[0] for one in passages] == ["Plant", "Pumps", "The"]
+    assert [text[one.start : one.end].split(maxsplit=1)[0] for one in passages] == [
+        "Plant",
+        "Pumps",
+        "The",
+    ]
     assert [one.heading for one in passages] == [("Plant",), ("Plant", "Pumps"), ("Plant", "Pumps")]
 
 
