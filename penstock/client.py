@@ -398,8 +398,9 @@ class Client:
         fields: Mapping[str, str] | None = None,
         limit: int = 10,
     ) -> list[FoundPassage]:
-        """The best passage of each of the best documents, best first, to be given to a model and
-        cited; the arguments are those of `search`.
+        """The best passage of each of the best documents for `query`, best first, at most `limit`,
+        to be given to a model and cited. `mode`, `source`, `profile` and `fields` are as in
+        `search`.
 
             for one in client.passages("Who repairs pumps?", limit=5):
                 print(one.title, one.page, one.text)

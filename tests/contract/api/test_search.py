@@ -36,7 +36,7 @@ def test_hits_are_ranked_and_marked(service: Service) -> None:
 def test_passages_are_given_with_what_is_cited(service: Service, mode: str) -> None:
     filling = "The mill grinds corn and oats for the valley. " * 60
     text = f"{filling}\n\nZinc anodes protect the sluice from rust."
-    node_id = add_and_work(service, text, title="Handbook", url="https://mill.example/handbook")
+    node_id = add_and_work(service, text)
 
     answer = service.get("/passages", q="zinc anodes rust", mode=mode, limit=1)
 
