@@ -385,27 +385,28 @@ class Client:
 
             client.search("warehouse", fields={"employment_type": "full-time"}, limit=3)
         """
-        found = self._find("/search", query, mode, source, profile, fields, limit)
+        found = self._find("/search", query, mode, source, profile, fields, needs_review, limit)
         return [SearchHit.of(hit) for hit in found["hits"]]
 
     def passages(
         self,
         query: str,
         *,
-        mode: str = "hybrid",
+        mode: Literal["hybrid", "text", "vector"] = "hybrid",
         source: str | None = None,
         profile: str | None = None,
         fields: Mapping[str, str] | None = None,
+        needs_review: bool | None = None,
         limit: int = 10,
     ) -> list[FoundPassage]:
         """The best passage of each of the best documents for `query`, best first, at most `limit`,
-        to be given to a model and cited. `mode`, `source`, `profile` and `fields` are as in
-        `search`.
+        to be given to a model and cited. `mode`, `source`, `profile`, `fields` and `needs_review`
+        are as in `search`.
 
             for one in client.passages("Who repairs pumps?", limit=5):
                 print(one.title, one.page, one.text)
         """
-        found = self._find("/passages", query, mode, source, profile, fields, limit)
+        found = self._find("/passages", query, mode, source, profile, fields, needs_review, limit)
         return [FoundPassage.of(one) for one in found["passages"]]
 
     def _find(
@@ -416,6 +417,7 @@ class Client:
         source: str | None,
         profile: str | None,
         fields: Mapping[str, str] | None,
+        needs_review: bool | None,
         limit: int,
     ) -> Any:
         params: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 
 from entrypoints.api.deps import AppDep, ReadTenant
 from penstock.errors import UsageError
@@ -11,12 +11,8 @@ from penstock.search.query import Filters, parse_at_least
 router = APIRouter(tags=["search"])
 
 
-@router.get("/search")
-def search(
-    app: AppDep,
+def _filters(
     tenant_id: ReadTenant,
-    q: Annotated[str, Query(min_length=1, max_length=2000, examples=["hydraulic modelling"])],
-    mode: Literal["hybrid", "text", "vector"] = "hybrid",
     source: str | None = None,
     profile: str | None = None,
     field: Annotated[list[str], Query(description="primary_skills=Python", max_length=20)] = [],  # noqa: B006 - FastAPI copies defaults
@@ -24,37 +20,39 @@ def search(
     needs_review: Annotated[
         bool | None, Query(description="Only documents that need review, or none of them")
     ] = None,
-    limit: Annotated[int, Query(ge=1, le=200)] = 10,
-) -> dict[str, Any]:
-    """Documents by words, by meaning, or by both, best first; hits are marked in the snippets."""
-    least = parse_at_least(_stored(one) or "" for one in at_least)
-    filters = Filters(
+) -> Filters:
+    return Filters(
         tenant_id,
         _stored(source),
         _stored(profile),
         _pairs(field),
-        least,
+        parse_at_least(_stored(one) or "" for one in at_least),
         needs_review=needs_review,
     )
+
+
+Chosen = Annotated[Filters, Depends(_filters)]
+Words = Annotated[str, Query(min_length=1, max_length=2000, examples=["hydraulic modelling"])]
+Mode = Literal["hybrid", "text", "vector"]
+Limit = Annotated[int, Query(ge=1, le=200)]
+
+
+@router.get("/search")
+def search(
+    app: AppDep, filters: Chosen, q: Words, mode: Mode = "hybrid", limit: Limit = 10
+) -> dict[str, Any]:
+    """Documents by words, by meaning, or by both, best first; hits are marked in the snippets."""
     hits = app.searcher.search(_stored(q) or "", filters, mode, limit)
     return {"query": q, "mode": mode, "hits": [hit.as_json() for hit in hits]}
 
 
 @router.get("/passages")
 def find_passages(
-    app: AppDep,
-    tenant_id: ReadTenant,
-    q: Annotated[str, Query(min_length=1, max_length=2000, examples=["Who repairs pumps?"])],
-    mode: Literal["hybrid", "text", "vector"] = "hybrid",
-    source: str | None = None,
-    profile: str | None = None,
-    field: Annotated[list[str], Query(description="primary_skills=Python", max_length=20)] = [],  # noqa: B006 - FastAPI copies defaults
-    at_least: Annotated[list[str], Query(description="salary_min=60000", max_length=20)] = [],  # noqa: B006 - FastAPI copies defaults
-    limit: Annotated[int, Query(ge=1, le=200)] = 10,
+    app: AppDep, filters: Chosen, q: Words, mode: Mode = "hybrid", limit: Limit = 10
 ) -> dict[str, Any]:
     """The best passage of each of the best documents, and where it stands, for programs that give
     them to a model and cite them."""
-    found = search(app, tenant_id, q, mode, source, profile, field, at_least, limit)
+    found = search(app, filters, q, mode, limit)
     return {"query": q, "mode": mode, "passages": [_citation(hit) for hit in found["hits"]]}
 
 
