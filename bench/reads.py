@@ -153,7 +153,8 @@ class Reads:
                 noise = random.normal(size=matrix.shape[1]) / matrix.shape[1] ** 0.5
                 query = (matrix[one] + 0.4 * noise).astype("<f4")
                 query /= np.linalg.norm(query)
-                exact = seqs[np.argsort(-(matrix @ query))[:_SHOWN]].tolist()
+                nearest = seqs[np.argsort(-(matrix @ query))].tolist()
+                exact = [*dict.fromkeys(nearest)][:_SHOWN]
                 given = search_vectors(tx, query.tobytes(), identity, scope, _SHOWN)
                 found += len({one.seq for one in given} & set(exact))
         return found / (QUERIES * _SHOWN), QUERIES

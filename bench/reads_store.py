@@ -13,9 +13,13 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
+from penstock.documents import Passage
 from penstock.embed.embedder import WordLlamaEmbedder
+from penstock.search.passages import store_passages
+from penstock.settings import EmbeddingSettings
 from penstock.store.database import Database, Tx
 from penstock.store.schema import embeddings, nodes, texts
+from penstock.text.passages import cut_passages
 from tests.factories import TENANT
 from tests.filled import EVENTS, FilledStore, node_id_of, node_row
 
@@ -36,6 +40,7 @@ _RUNS = (
     (TENANT, 0.05),
     *((f"tenant{number}", 0.02) for number in range(1, 6)),
 )
+_PASSAGE_CHARS = EmbeddingSettings().passage_chars
 _TOPICS, _TOPIC_WORDS = 200, 300
 _WORDS = 420
 _BATCH = 5_000
@@ -118,13 +123,17 @@ class SpreadContents:
         titles = [{"seq": row["seq"], "title": row["title"]} for row in rows]
         written = [title | {"body": body} for title, body in zip(titles, bodies, strict=True)]
         tx.execute(sa.insert(texts), written)
-        vectors = self._vectors(bodies, topics)
+        cut = {row["seq"]: _cut(body) for row, body in zip(rows, bodies, strict=True)}
+        store_passages(tx, cut)
+        places = [(seq, position) for seq, found in cut.items() for position in range(len(found))]
+        each = np.repeat(topics, [len(found) for found in cut.values()])
+        vectors = self._vectors(bodies, topics, each)
         made = {"identity": self.identity, "embedded_at": tx.now}
         tx.execute(
             sa.insert(embeddings),
             [
-                made | {"seq": row["seq"], "vector": vector.tobytes()}
-                for row, vector in zip(rows, vectors, strict=True)
+                made | {"seq": seq, "position": position, "vector": vector.tobytes()}
+                for (seq, position), vector in zip(places, vectors, strict=True)
             ],
         )
 
@@ -162,22 +171,26 @@ class SpreadContents:
             for line, seq in zip(words.tolist(), seqs.tolist(), strict=True)
         ]
 
-    def _vectors(self, bodies: list[str], topics: Numbers) -> Numbers:
+    def _vectors(self, bodies: list[str], topics: Numbers, each: Numbers) -> Numbers:
+        """A vector for `each` passage, by the topic of its document."""
         if self._bases is None:
-            window = self.embedder.window_chars
-            made = self.embedder.embed([body[:window] for body in bodies[:_BASES]])
+            made = self.embedder.embed([body[:_PASSAGE_CHARS] for body in bodies[:_BASES]])
             self._bases = np.frombuffer(b"".join(made), "<f4").reshape(len(made), -1)
             self._base_topics = topics[: len(made)]
-        around = np.empty((len(topics), self._bases.shape[1]), "<f4")
-        for topic in np.unique(topics):
+        around = np.empty((len(each), self._bases.shape[1]), "<f4")
+        for topic in np.unique(each):
             mine = np.flatnonzero(self._base_topics == topic)
-            those = np.flatnonzero(topics == topic)
+            those = np.flatnonzero(each == topic)
             chosen = mine if len(mine) else np.arange(len(self._bases))
             around[those] = self._bases[self.random.choice(chosen, len(those))]
         noise = self.random.normal(size=around.shape) / np.sqrt(around.shape[1])
         vectors = around + _SPREAD * noise
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         return np.asarray(vectors, "<f4")
+
+
+def _cut(body: str) -> list[Passage]:
+    return cut_passages(body, _PASSAGE_CHARS, {})
 
 
 def _planted(seq: int) -> list[str]:

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from penstock.embed.embedder import HashEmbedder
 from penstock.search.vectors import adopt_identity, ensure_index
+from penstock.settings import EmbeddingSettings
 from penstock.store.database import Database, Tx
 from penstock.store.schema import (
     corrections,
@@ -277,6 +278,7 @@ def node_row(now: datetime, identity: str) -> dict[str, Any]:
         "extraction_confidence": 0.9,
         "extraction_version": "1.0.0",
         "extracted_at": now,
+        "passage_chars": EmbeddingSettings().passage_chars,
         "embedding_status": "ready",
         "embedding_identity": identity,
         "embedded_at": now,

@@ -89,6 +89,8 @@ def print_hits(hits: list[Hit]) -> None:
     for number, hit in enumerate(hits, start=1):
         console.print(Text.assemble((f"{number}. ", "dim"), (hit.title, "bold")))
         console.print(Text.assemble("   ", (f"{hit.score:.4f}  {hit.url or ''}", "dim")))
+        if hit.place:
+            console.print(Text.assemble("   ", (hit.place, "dim")))
         console.print(Text.assemble("   ", highlighted(hit.snippet)))
 
 

@@ -16,10 +16,12 @@ from entrypoints.dashboard.session import PREFIX, put_cookie
 from entrypoints.dashboard.viewer import Viewer
 from penstock import __version__
 from penstock.review.corrections import describe_reason
-from penstock.search.query import HIT_END, HIT_START
+from penstock.search.query import HIT_END, HIT_START, Hit
 
 _SAID = "penstock_said"
 _LONGEST_SAID = 3000
+# Enough to find the place again.
+_FRAGMENT_CHARS = 80
 _FOLDER = Path(__file__).parent
 STATIC = _FOLDER / "static"
 
@@ -116,6 +118,17 @@ def _marked(snippet: str) -> Markup:
     return Markup(shown.replace(HIT_START, Markup("<mark>")).replace(HIT_END, Markup("</mark>")))
 
 
+def _fragment(hit: Hit) -> str:
+    """Behind the address of a document: browsers open it at the passage."""
+    passage = hit.passage or {"start": 0}
+    if not passage["start"]:
+        return ""
+    first_line = passage["text"].partition("\n")[0]
+    words = first_line[:_FRAGMENT_CHARS].rpartition(" ")[0] or first_line[:_FRAGMENT_CHARS]
+    # A dash is syntax there.
+    return f"#:~:text={quote(words, safe='').replace('-', '%2D')}"
+
+
 def _web_address(url: str | None) -> str | None:
     """An address to follow; one that would run a script is none."""
     given = (url or "").strip()
@@ -130,6 +143,7 @@ environment.filters.update(
     reason=describe_reason,
     percent=_percent,
     marked=_marked,
+    fragment=_fragment,
     web_address=_web_address,
 )
 environment.globals.update(prefix=PREFIX, version=__version__, stack=stack)

@@ -106,6 +106,13 @@ class Hit:
     passage: Mapping[str, Any] | None = None
     """The part of the document that speaks for it: text, start, end, page, heading_path."""
 
+    @property
+    def place(self) -> str:
+        """Page and headings of the passage, as people read them; empty if it has none."""
+        passage = self.passage or {}
+        page = f"page {passage['page']}" if passage.get("page") else ""
+        return " · ".join(filter(None, [page, " › ".join(passage.get("heading_path", ()))]))
+
     def as_json(self) -> dict[str, object]:
         return {
             "id": self.id,
