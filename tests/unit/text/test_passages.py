@@ -83,7 +83,7 @@ def test_passages_say_the_page_they_begin_on() -> None:
 
 @pytest.mark.parametrize("value", [None, "x", [1, "2"], [["a", "b"]], {"a": 1}, [[9999, 1]]])
 def test_metadata_of_the_same_name_that_say_something_else_are_passed_over(value: object) -> None:
-    assert cut("words", **{HEADINGS: value, "pages": 3}) == ["words"]
+    assert cut("words", 100, **{HEADINGS: value, "pages": 3}) == ["words"]
 
 
 def test_every_word_is_in_exactly_one_passage_and_none_is_too_long() -> None:
