@@ -91,7 +91,7 @@ class ExtractedText:
     title: str | None = None
     media_type: str = "text/plain"
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    headings: Sequence[tuple[int, str]] = ()
+    headings: tuple[tuple[int, str], ...] = ()
 
 
 def hash_text(text: str) -> str:

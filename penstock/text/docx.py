@@ -382,7 +382,7 @@ def extract_docx(raw: RawDocument) -> ExtractedText:
         title=title or next(titles, None),
         media_type=DOCX,
         metadata={"author": author, "unread_parts": len(unread) or None},
-        headings=[*_headings(body)],
+        headings=(*_headings(body),),
     )
 
 

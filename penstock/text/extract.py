@@ -36,7 +36,7 @@ def extract_web_page(raw: RawDocument) -> ExtractedText:
     """The readable text of a page, with the fields of the job posting if it has one."""
     page = read_page(raw)
     found = extract_posting(page, raw.name) or extract_page(page)
-    return replace(found, headings=page_headings(page))
+    return replace(found, headings=(*page_headings(page),))
 
 
 _PACKAGES = {"docx": "python-docx", "charset_normalizer": "charset-normalizer"}

@@ -47,7 +47,7 @@ def extract_markdown(raw: RawDocument) -> ExtractedText:
         text,
         title=title or _markdown_heading(body),
         media_type=MARKDOWN,
-        headings=[*_markdown_headings(text)],
+        headings=(*_markdown_headings(text),),
     )
 
 

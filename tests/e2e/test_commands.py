@@ -58,7 +58,7 @@ def test_the_way_of_a_document_from_folder_to_search(penstock: CommandLine, tmp_
     for mode in ("text", "vector", "hybrid"):
         hits = penstock.run("search", "sluice gate", "--mode", mode, "--limit", "1", "--json").json
         assert len(hits) == 1
-        assert set(hits[0]) == {"id", "title", "url", "score", "snippet", "why"}
+        assert set(hits[0]) == {"id", "title", "url", "score", "snippet", "passage", "why"}
     only = penstock.run("search", "gates", "--field", "primary_skills=python", "--json").json
     assert len(only) == 2
     assert penstock.run("search", "gates", "--field", "primary_skills=cobol", "--json").json == []

@@ -42,6 +42,7 @@ LINES = list(dict.fromkeys(re.sub(r"\s+# .*$", "", line) for line in RUNBOOK.lin
 NOT_RUN = {
     "prefect deployment run 'process/process'": "the tests' Prefect server has no deployments",
     "prefect work-queue set-concurrency-limit llm 4 --pool penstock": "nor a pool with queues",
+    "prefect gcl inspect penstock-llm": "nor a limit of model calls",
 }
 # These go on until they are stopped; each says this when it has begun.
 LASTING = {"penstock worker": r"(working on)"}

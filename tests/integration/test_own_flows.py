@@ -167,7 +167,7 @@ def test_fields_are_asked_again_for_another_version_profile_tenant_or_extractor(
 
     assert state() == "Completed"
     assert state() == "Cached"
-    assert state(profile="document") == "Completed"
+    assert state(profile="resume") == "Completed"
     assert state(tenant="acme") == "Completed"
     monkeypatch.setenv("EXTRACTION_VERSION", "2.0.0")
     assert state() == "Completed"

@@ -157,7 +157,7 @@ def test_a_flow_run_that_is_started_again_begins_no_other_run_when_its_own_was_a
     state = cast(State[Any], start_flow_run(ingest, flow_run=flow_run, return_type="state"))
 
     assert state.is_failed()
-    assert f"run {run_id} ended as aborted: the wrong folder" in str(state.message)
+    assert f"run {run_id} was aborted: the wrong folder" in str(state.message)
     with open_app() as app, app.database.read() as tx:
         assert tx.execute(sa.select(runs.c.id)).scalars().all() == [run_id]
 

@@ -17,11 +17,13 @@ from penstock.runs.run import SourceSpec
 from penstock.store.database import Tx
 from penstock.store.schema import (
     attempts,
+    canary_documents,
     embeddings,
     extractions,
     metadata,
     model_calls,
     nodes,
+    passages,
     run_documents,
     texts,
 )
@@ -111,6 +113,9 @@ TABLE: dict[str, list[Attempt]] = {
     "PATCH /nodes/{node_id}/fields": [Attempt(json=lambda _: {"fields": {"title": "ours"}})],
     "POST /nodes/{node_id}/accept": [Attempt()],
     "GET /search": [search_by("text"), search_by("vector"), search_by("hybrid")],
+    "GET /passages": [
+        Attempt(200, params=lambda _: {"q": WORD}, fine=lambda answer: answer["passages"] == [])
+    ],
     "GET /runs": [Attempt(200, fine=lambda answer: answer == [])],
     "POST /runs": [Attempt(400, json=lambda _: {"source": "their-folder"})],
     "GET /runs/{run_id}": [Attempt()],
@@ -228,7 +233,7 @@ def snapshot(service: Service) -> list[tuple[Any, ...]]:
 def is_theirs(tx: Tx, table: sa.Table) -> sa.ColumnElement[bool]:
     if "tenant_id" in table.c:
         return table.c.tenant_id == THEIRS
-    if table in (texts, embeddings):
+    if table in (texts, passages, embeddings, canary_documents):
         own = sa.select(nodes.c.seq).where(nodes.c.tenant_id == THEIRS)
         return table.c.seq.in_(tx.execute(own).scalars().all())
     # Only they have runs, failures and workers here; a duty or a configuration is nobody's.

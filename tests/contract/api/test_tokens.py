@@ -44,6 +44,7 @@ SCOPES: dict[str, tuple[str, Any]] = {
     "POST /nodes/{node_id}/refresh": (ADMIN, {}),
     "POST /upload": (WRITE, {"files": [("files", ("a.txt", b"a"))]}),
     "GET /search": (READ, {"params": {"q": "a"}}),
+    "GET /passages": (READ, {"params": {"q": "a"}}),
     "GET /review": (REVIEW, {}),
     "PATCH /nodes/{node_id}/fields": (REVIEW, {"json": {"fields": {"title": "a"}}}),
     "POST /nodes/{node_id}/accept": (REVIEW, {}),
